@@ -1,0 +1,29 @@
+"""Configuration of the file tests: one file is input, command (`// RUN:`) and expectation (`// CHECK:`, `// error:`).
+
+Run with `make filetests`, or `lit -v tests/filetests/some/file.tile` in the environment. `tileir-opt` and
+`tileir-run` in a RUN line mean the tools of this source tree under the interpreter that runs lit.
+"""
+
+import os
+import shlex
+import sys
+from typing import Any
+
+import lit.formats
+
+config: Any = globals()["config"]
+here = os.path.dirname(os.path.abspath(__file__))
+root = os.path.dirname(os.path.dirname(here))
+
+config.name = "tileir"
+config.test_format = lit.formats.ShTest(execute_external=False)
+config.suffixes = [".tile", ".mlir", ".ll", ".s", ".test"]
+config.test_exec_root = os.path.join(root, "build", "filetests")
+
+config.environment["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", "")])
+config.environment["PYTHONPATH"] = root
+config.environment["PYTHONDONTWRITEBYTECODE"] = os.environ.get("PYTHONDONTWRITEBYTECODE", "")
+
+python = shlex.quote(sys.executable)
+config.substitutions.append((r"(?<![\w/.-])tileir-(opt|run)\b", rf"{python} -m tileir.tools.\1"))
+config.substitutions.append(("%python", python))
