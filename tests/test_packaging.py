@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+# One worker for all of these, or each would make its own environment.
+pytestmark = pytest.mark.xdist_group("packaging")
+
 VECTOR_ADD = """tileir 1
 
 kernel @vector_add<B: int = 256, T: type = f32>(%X: global<T[N]>, %Y: global<T[N]>, %Z: global<T[N]>)

@@ -25,5 +25,6 @@ config.environment["PYTHONPATH"] = root
 config.environment["PYTHONDONTWRITEBYTECODE"] = os.environ.get("PYTHONDONTWRITEBYTECODE", "")
 
 python = shlex.quote(sys.executable)
-config.substitutions.append((r"(?<![\w/.-])tileir-(opt|run)\b", rf"{python} -m tileir.tools.\1"))
+for tool in ("opt", "run"):
+    config.substitutions.append((rf"(?<![\w/.-])tileir-{tool}\b", f"{python} -m tileir.tools.{tool}"))
 config.substitutions.append(("%python", python))
