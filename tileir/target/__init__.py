@@ -1,0 +1,6 @@
+"""Hardware facts of the supported chips as data, each with its source and evidence class."""
+
+from tileir.target.load import get, names
+from tileir.target.model import Fact, LdsAccess, Mfma, Product, Target, UnknownTarget
+
+__all__ = ["Fact", "LdsAccess", "Mfma", "Product", "Target", "UnknownTarget", "get", "names"]
