@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import fields
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
@@ -30,7 +30,7 @@ def get(name: str) -> Target:
     return _load(name)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _load(name: str) -> Target:
     return build_target(read_data(name))
 

@@ -97,8 +97,8 @@ class LdsAccess:
     """How the LDS serves one instruction class: conflicts count only between lanes of one group.
 
     `lane_groups` partition the lanes of a wave. Each group is a coset of the GF(2) subspace of lane numbers spanned by
-    `subspace` (bit masks over the lane number). `addresses_per_lane` is 2 for the read2/write2 forms; each address then moves
-    `bytes_per_lane / addresses_per_lane` bytes.
+    `subspace` (bit masks over the lane number). `addresses_per_lane` is 2 for the read2/write2 forms; each address then
+    moves `bytes_per_lane / addresses_per_lane` bytes.
     """
 
     op: str
@@ -190,13 +190,8 @@ class Target:
         """Compute units of the whole chip."""
         return self.num_xcds * self.cus_per_xcd
 
-    @property
-    def direct_to_lds_widths(self) -> tuple[int, ...]:
-        """Bytes per lane that a direct-to-LDS load can move (sub-dword sizes excluded), ascending."""
-        return self.direct_to_lds_bytes
-
     def fact(self, name: str) -> Fact:
-        """The fact `name` (of the chip, or of the timing inputs) with source and evidence; KeyError if there is none."""
+        """The fact `name` (of the chip or its timing) with source and evidence; KeyError if there is none."""
         if name in self.facts:
             return self.facts[name]
         if name in self.timing:
@@ -204,7 +199,7 @@ class Target:
         raise KeyError(f"{self.name} has no fact '{name}'")
 
     def supports(self, feature: str) -> bool:
-        """Whether the chip has `feature`; KeyError for a name that is not in the table (a misspelling is never 'no')."""
+        """Whether the chip has `feature`; KeyError for a name that no table has (a misspelling is never 'no')."""
         if feature not in self.features:
             raise KeyError(f"unknown feature '{feature}'; known: {', '.join(self.features)}")
         return self.features[feature]
@@ -243,7 +238,7 @@ class Target:
         return self.mfma_rate(mfma, a, b) >= best
 
     def lds_access(self, op: str) -> LdsAccess:
-        """The access class of an LDS instruction (`ds_read_b128`, `buffer_load_dwordx4_lds`, …); KeyError if the chip has none."""
+        """The access class of an LDS instruction (`ds_read_b128`, `buffer_load_dwordx4_lds`); KeyError if none."""
         if op not in self.lds_access_by_op:
             raise KeyError(f"{self.name} has no LDS instruction '{op}'; it has {', '.join(self.lds_access_by_op)}")
         return self.lds_access_by_op[op]
@@ -268,7 +263,7 @@ class Target:
         return self.element_uses["memory" if use in ("load", "store") else use]
 
     def registers_per_wave(self, waves_per_simd: int) -> int:
-        """Registers (v and a together) one wave may use when `waves_per_simd` waves share a SIMD, rounded to the granule."""
+        """Registers (v and a together) of one wave when `waves_per_simd` waves share a SIMD, rounded to the granule."""
         if not 1 <= waves_per_simd <= self.max_waves_per_simd:
             raise ValueError(f"waves per SIMD must be 1 to {self.max_waves_per_simd}, not {waves_per_simd}")
         share = self.registers_per_lane // waves_per_simd
