@@ -1,7 +1,7 @@
 """Distributed layouts: which (register, lane, wave) holds which element of a tile.
 
 The heart of a layout is a GF(2)-linear map from the bits of (register, lane, wave) to coordinates inside a block whose
-extents are powers of two. The block is repeated along the dimensions by further registers, so that 192 = 64 × 3 needs
+extents are powers of two. The block is repeated along the dimensions by further registers, so that 192 = 64 * 3 needs
 no padding to 256.
 """
 
@@ -21,6 +21,8 @@ from . import gf2
 
 LANE_BITS = 6
 """log2 of the wave size; CDNA waves have 64 lanes (CDNA3 ISA, "wavefront")."""
+WAVE = 1 << LANE_BITS
+"""Lanes in a wave."""
 
 Vector = tuple[int, ...]
 IntArray = npt.NDArray[np.int64]
@@ -179,7 +181,7 @@ class Layout:
 
     @property
     def padded_shape(self) -> tuple[int, ...]:
-        """Extent that registers cover per dimension, holes included: block × reps."""
+        """Extent that registers cover per dimension, holes included: block * reps."""
         return tuple(b * r for b, r in zip(self.block, self.reps, strict=True))
 
     @property
@@ -225,10 +227,10 @@ class Layout:
         """Coordinates of every register: int64 array [waves, 64, registers, rank]."""
         table = self.coords(
             np.arange(self.num_registers)[None, None, :],
-            np.arange(1 << LANE_BITS)[None, :, None],
+            np.arange(WAVE)[None, :, None],
             np.arange(self.num_waves)[:, None, None],
         )
-        full = (self.num_waves, 1 << LANE_BITS, self.num_registers)
+        full = (self.num_waves, WAVE, self.num_registers)
         return np.stack(table, axis=-1) if table else np.zeros((*full, 0), dtype=np.int64)
 
     def holes(self) -> npt.NDArray[np.bool_]:
@@ -259,7 +261,7 @@ class Layout:
                 index ^= (inner >> bit & 1) * preimage
         n = len(self.reg)
         reg = rep * self.registers_per_block + (index & self.registers_per_block - 1)
-        lane = index >> n & (1 << LANE_BITS) - 1
+        lane = index >> n & WAVE - 1
         return reg, lane, index >> (n + LANE_BITS)
 
     @functools.cached_property
