@@ -1,0 +1,149 @@
+"""Ops that access views of device memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tileir.ir.ops.common import wanted_layout
+from tileir.ir.registry import AttrSpec, Check, OpDef, declare
+from tileir.ir.types import I1, GlobalType, TileType, Type, scalar
+
+# Attributes that passes put on accesses. `bytes` is the width of one access of a lane, `via` the kind of instruction;
+# `stage`, `depth` are a schedule's wish for a load that feeds an `mma`.
+_ACCESS_ATTRS = (
+    AttrSpec("bytes", "int", default=0, doc="bytes per lane and access; 0 = not chosen yet"),
+    AttrSpec("via", "word", default="", choices=("", "buffer", "global"), doc="buffer or global instructions"),
+)
+
+
+def access_shape(c: Check, at: int) -> tuple[int, ...]:
+    """Shape of the tile that the access at operand `at` spans; checks the view and the indices."""
+    view = c.operands[at]
+    if not isinstance(view, GlobalType):
+        c.fail(
+            "E0401",
+            f"'{c.name}' accesses a view of global memory, not {view}",
+            at,
+            legal="a kernel argument of type global<…>",
+        )
+    assert c.spans is not None
+    if len(c.spans) != view.rank:
+        c.fail(
+            "E0402",
+            f"{len(c.spans)} indices for a view of rank {view.rank}, {view}",
+            at,
+            legal=f"{view.rank} indices: 'start +: extent' or a plain index each",
+        )
+    shape: list[int] = []
+    gathers = 0
+    for d, span in enumerate(c.spans):
+        i = at + 1 + d
+        index = c.tile(i, "an integer index")
+        if not index.elem.is_int or index.elem.bits < 32:
+            c.fail("E0403", f"index {d} has type {index}", i, legal="an i32 or i64 scalar (or integer tile of rows)")
+        if span is not None:
+            if not index.is_scalar:
+                c.fail(
+                    "E0404",
+                    f"the start of a span must be a scalar, not {index}",
+                    i,
+                    legal="a plain tile index, without '+:'",
+                )
+            if span < 1:
+                c.fail("E0405", f"a span of extent {span} is empty", i, legal="an extent of at least 1")
+            shape.append(span)
+        elif not index.is_scalar:
+            gathers += 1
+            if gathers > 1:
+                c.fail("E0406", "two tile indices in one access", i, legal="at most one tile of indices per access")
+            if index.rank > 2 or (index.rank == 2 and index.shape[1] != 1):
+                c.fail("E0407", f"a tile index of shape {list(index.shape)}", i, legal="shape [n] or [n, 1]")
+            shape.append(index.shape[0])
+    if len(shape) > 3:
+        c.fail("E0315", f"the access spans a tile of rank {len(shape)}", at, legal="spans in at most 3 dimensions")
+    return tuple(shape)
+
+
+def _load(c: Check) -> Sequence[Type]:
+    view = c.operands[0]
+    shape = access_shape(c, 0)
+    assert isinstance(view, GlobalType)
+    return [TileType(view.elem, shape, wanted_layout(c, shape))]
+
+
+declare(
+    OpDef(
+        "load",
+        "Reads the elements that the access spans; elements outside the view (also for negative starts) read as `pad`.",
+        ("access",),
+        _load,
+        attrs=(
+            AttrSpec("pad", "number", default=0, paren=True),
+            *_ACCESS_ATTRS,
+            AttrSpec("stage", "word", default="", choices=("", "direct", "via_registers"), doc="how it reaches LDS"),
+            AttrSpec("depth", "int", default=0, doc="stages in flight that the schedule asks for"),
+        ),
+        level="both",
+        effects=frozenset({"read"}),
+        category="memory",
+        semantics=lambda ctx, op, args: ctx.load(op, args[0], args[1:]),
+        example="%t = load(%A[%i +: 64, %j +: 64]) : tile<f32[64, 64]>",
+    )
+)
+
+
+def _store(c: Check) -> Sequence[Type]:
+    value = c.tile(0)
+    shape = access_shape(c, 1)
+    view = c.operands[1]
+    assert isinstance(view, GlobalType)
+    if value.elem != view.elem:
+        c.fail(
+            "E0313", f"a value of {value.elem} is stored to a view of {view.elem}", 0, legal=f"convert<{view.elem}>(…)"
+        )
+    if value.shape != shape:
+        c.fail(
+            "E0408",
+            f"a tile of shape {list(value.shape)} is stored to a span of {list(shape)}",
+            0,
+            legal="equal shapes",
+        )
+    return []
+
+
+declare(
+    OpDef(
+        "store",
+        "Writes a tile to the elements that the access spans; elements outside the view are dropped.",
+        ("value", "access"),
+        _store,
+        attrs=_ACCESS_ATTRS,
+        level="both",
+        effects=frozenset({"write"}),
+        category="memory",
+        semantics=lambda ctx, op, args: ctx.store(op, args[0], args[1], args[2:]),
+        example="store(%a, %A[%i +: 64, %j +: 64])",
+    )
+)
+
+
+def _accessible(c: Check) -> Sequence[Type]:
+    access_shape(c, 0)
+    return [scalar(I1)]
+
+
+declare(
+    OpDef(
+        "accessible",
+        "True iff lanes may access the view with `bytes` each: base address, strides and row end are multiples of `bytes`, the "
+        "fastest dimension is contiguous, and the span of one access stays below 2 GiB. Both answers compute the same; the "
+        "interpreter says true. (The indices of the access are not looked at.)",
+        ("access",),
+        _accessible,
+        attrs=(AttrSpec("bytes", "int"),),
+        level="wave",
+        category="memory",
+        semantics=lambda ctx, op, args: True,
+        example="%f = accessible<bytes = 16>(%A[%i +: 64, %j +: 64]) : i1",
+    )
+)

@@ -1,0 +1,100 @@
+"""Reductions along an axis; the reduced dimension stays with size 1 (or `parts`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tileir.ir.ops.common import check_axis
+from tileir.ir.registry import AttrSpec, Check, OpDef, declare
+from tileir.ir.types import TileType, Type
+
+
+def _reduce(c: Check) -> Sequence[Type]:
+    t = c.tile(0, "a tile")
+    if t.elem.is_bool:
+        c.fail("E0323", f"'{c.name}' does not work on {t.elem}", 0, legal="convert<i32>(…) first")
+    axis = check_axis(c, t)
+    parts = c.attrs.get("parts", 1)
+    inner = c.attrs.get("inner", 0)
+    assert isinstance(parts, int) and isinstance(inner, int)
+    if parts == 1:
+        shape = tuple(1 if d == axis else n for d, n in enumerate(t.shape))
+        return [TileType(t.elem, shape, t.layout.reduce(axis) if t.layout is not None else None)]
+    if parts < 1 or inner < 1 or t.shape[axis] % (parts * inner):
+        c.fail(
+            "E0331",
+            f"{parts} parts of runs of {inner} do not divide an axis of {t.shape[axis]}",
+            0,
+            legal="parts · inner dividing the size of the axis",
+        )
+    shape = tuple(parts if d == axis else n for d, n in enumerate(t.shape))
+    want = c.wanted()
+    layout = want.layout if isinstance(want, TileType) else None
+    if (layout is None) != (t.layout is None):
+        c.fail(
+            "E0312",
+            f"a partial '{c.name}' states the layout of its result",
+            0,
+            legal="write the result type with a layout",
+        )
+    return [TileType(t.elem, shape, layout)]
+
+
+def _value(f: Any) -> Any:
+    def semantics(ctx: Any, op: Any, args: Sequence[Any]) -> Any:
+        x = np.asarray(args[0])
+        axis, parts, inner = op.attrs["axis"], op.attrs.get("parts", 1), op.attrs.get("inner", 0)
+        elem = op.operands[0].tile.elem
+        wide = x.astype(np.float64) if elem.is_float else x
+        if parts == 1:
+            out = f(wide, axis)
+        else:
+            n = x.shape[axis]
+            split = (*x.shape[:axis], n // (parts * inner), parts, inner, *x.shape[axis + 1 :])
+            out = f(f(wide.reshape(split), axis).take(0, axis), axis + 1).take(0, axis + 1)
+        return out.astype(elem.np)
+
+    return semantics
+
+
+def _add(x: Any, axis: int) -> Any:
+    return np.sum(x, axis=axis, keepdims=True, dtype=x.dtype)
+
+
+def _mul(x: Any, axis: int) -> Any:
+    return np.prod(x, axis=axis, keepdims=True, dtype=x.dtype)
+
+
+for _name, _summary, _f in (
+    ("reduce_add", "Sum along the axis (in unspecified but fixed order; the interpreter sums in f64).", _add),
+    (
+        "reduce_max",
+        "Maximum along the axis; NaN is ignored unless all are NaN.",
+        lambda x, axis: np.fmax.reduce(x, axis=axis, keepdims=True),
+    ),
+    (
+        "reduce_min",
+        "Minimum along the axis; NaN is ignored unless all are NaN.",
+        lambda x, axis: np.fmin.reduce(x, axis=axis, keepdims=True),
+    ),
+    ("reduce_mul", "Product along the axis.", _mul),
+):
+    declare(
+        OpDef(
+            _name,
+            f"{_summary} With `parts` = p and `inner` = n, element j of the axis counts to part (j / n) mod p.",
+            ("x",),
+            _reduce,
+            attrs=(
+                AttrSpec("parts", "int", default=1, doc="number of partial results that stay along the axis"),
+                AttrSpec("inner", "int", default=0, doc="length of the runs that belong to one part"),
+                AttrSpec("axis", "int", paren=True),
+            ),
+            category="reduce",
+            semantics=_value(_f),
+            example=f"%s = {_name}(%a, axis = 1) : tile<f32[64, 1]>",
+        )
+    )
