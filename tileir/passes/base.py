@@ -1,0 +1,36 @@
+"""What a pass is: a function from kernel to kernel with a name, the normal forms it needs and those it creates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tileir.ir.core import Kernel, Module
+from tileir.ir.diagnostics import Log
+from tileir.target import Target
+
+
+@dataclass
+class Context:
+    """What a pass may look at besides the kernel. `module` gives schedules and sources; `log` takes remarks.
+
+    `schedule` is the name of a schedule chosen by the user, "" for the first one that applies; `unhonoured` lists
+    directives that no pass acts on yet, as text.
+    """
+
+    target: Target
+    module: Module
+    log: Log = field(default_factory=Log)
+    schedule: str = ""
+    unhonoured: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A pass of the pipeline. `requires` and `establishes` name normal forms of `tileir.passes.forms`."""
+
+    name: str
+    run: Callable[[Kernel, Context], Kernel]
+    requires: frozenset[str] = frozenset()
+    establishes: frozenset[str] = frozenset()
+    summary: str = ""
