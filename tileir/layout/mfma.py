@@ -15,7 +15,6 @@ All instructions have M = N.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,0 +1,334 @@
+"""LDS bank conflicts: degrees by enumeration, and a rank argument where the layout is linear.
+
+Model: an LDS instruction is served in phases, one per *lane group*; within a phase every bank delivers one dword per
+clock, and lanes that touch the same dword share it. The degree is the largest number of distinct dwords that one bank has
+to deliver in one phase; 1 is conflict-free. Which lanes form a group, and how many banks there are, are measured facts of
+each instruction on each chip and are passed in by the caller with their evidence. Two lanes writing parts of one dword
+are taken to share it (assumed).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from . import gf2
+from .linear import LANE_BITS, WAVE, Index, IntArray, Layout, LayoutError
+from .shared import SharedLayout
+
+LaneGroups = Sequence[Sequence[int]]
+
+
+def _check_groups(lane_groups: LaneGroups) -> None:
+    lanes = sorted(lane for group in lane_groups for lane in group)
+    if lanes != list(range(WAVE)):
+        raise LayoutError("lane groups must contain each of the lanes 0 .. 63 exactly once")
+
+
+def conflict_degrees(
+    addresses: Index, bytes_per_lane: int, banks: int, lane_groups: LaneGroups, bank_bytes: int = 4
+) -> IntArray:
+    """Degree of every group of every instruction.
+
+    Args:
+        addresses: byte address per lane, [..., 64]; negative for inactive lanes.
+        bytes_per_lane: contiguous bytes that a lane accesses.
+        banks: number of banks, each ``bank_bytes`` wide.
+        lane_groups: the lanes served together; a partition of 0 .. 63.
+
+    Returns:
+        int64 [..., groups]; 0 where no lane is active.
+
+    Raises:
+        LayoutError: groups that are no partition, addresses that are not 64 per instruction.
+    """
+    _check_groups(lane_groups)
+    address = np.asarray(addresses, dtype=np.int64)
+    if address.ndim == 0 or address.shape[-1] != WAVE:
+        raise LayoutError("conflict_degrees needs 64 addresses per instruction")
+    lead = address.shape[:-1]
+    flat = address.reshape(-1, WAVE)
+    words = -(-bytes_per_lane // bank_bytes)
+    out = np.zeros((len(flat), len(lane_groups)), dtype=np.int64)
+    for g, group in enumerate(lane_groups):
+        part = flat[:, list(group), None]
+        word = np.where(part < 0, -1, part // bank_bytes + np.arange(words)).reshape(len(flat), -1)
+        word.sort(axis=1)
+        counts = (word >= 0) & np.concatenate(
+            [np.ones((len(flat), 1), dtype=np.bool_), word[:, 1:] != word[:, :-1]], axis=1
+        )
+        slot = np.arange(len(flat))[:, None] * banks + word % banks
+        per_bank = np.bincount(slot.ravel(), weights=counts.ravel(), minlength=len(flat) * banks)
+        out[:, g] = per_bank.reshape(len(flat), banks).max(axis=1, initial=0)
+    return out.reshape(*lead, len(lane_groups))
+
+
+def conflict_degree(
+    addresses: Index, bytes_per_lane: int, banks: int, lane_groups: LaneGroups, bank_bytes: int = 4
+) -> int:
+    """Largest degree over all groups (and instructions) of ``addresses``; see :func:`conflict_degrees`."""
+    return int(conflict_degrees(addresses, bytes_per_lane, banks, lane_groups, bank_bytes).max(initial=0))
+
+
+@dataclass(frozen=True, eq=False)
+class Access:
+    """All LDS instructions of one kind that touch a shared tile.
+
+    Attributes:
+        name: what it is, for messages ("read of %a").
+        instruction: machine instruction ("ds_read_b128").
+        rows, cols: element at which lane l of instruction i begins, int64 [instructions, 64]; row -1 = inactive.
+        bytes_per_lane: contiguous bytes per lane.
+        banks, lane_groups, evidence: facts of the instruction on the chip.
+    """
+
+    name: str
+    instruction: str
+    rows: IntArray
+    cols: IntArray
+    bytes_per_lane: int
+    banks: int
+    lane_groups: tuple[tuple[int, ...], ...]
+    evidence: str
+
+    def addresses(self, shared: SharedLayout) -> IntArray:
+        """Byte addresses [instructions, 64] in a layout, -1 for inactive lanes.
+
+        Raises:
+            LayoutError: the layout tears a lane's bytes apart or misaligns them to less than a dword.
+        """
+        inactive = self.rows < 0
+        x = (
+            np.where(inactive, 0, self.rows) * shared.row_bytes
+            + np.where(inactive, 0, self.cols) * shared.elem_bits // 8
+        )
+        address = shared.offset_of_image(x)
+        last = shared.offset_of_image(x + self.bytes_per_lane - 1)
+        if np.any(~inactive & (last - address != self.bytes_per_lane - 1)):
+            raise LayoutError(f"{shared} tears the {self.bytes_per_lane} bytes of a lane apart for {self.name}")
+        return np.where(inactive, -1, address)
+
+    def degrees(self, shared: SharedLayout) -> IntArray:
+        """Degree of every instruction and group, int64 [instructions, groups]."""
+        return conflict_degrees(self.addresses(shared), self.bytes_per_lane, self.banks, self.lane_groups)
+
+    @classmethod
+    def of_layout(
+        cls,
+        name: str,
+        instruction: str,
+        layout: Layout,
+        *,
+        elem_bits: int,
+        bytes_per_lane: int,
+        banks: int,
+        lane_groups: LaneGroups,
+        evidence: str,
+    ) -> Access:
+        """The accesses that move a tile between LDS and the registers of ``layout`` (rank 2, columns contiguous in LDS).
+
+        Every run of ``bytes_per_lane`` bytes of columns is one instruction; lanes that hold only holes are inactive.
+
+        Raises:
+            LayoutError: the layout does not have runs of that length.
+        """
+        vector = bytes_per_lane * 8 // elem_bits
+        if layout.rank != 2 or layout.contiguous(1) < vector or bytes_per_lane * 8 % elem_bits:
+            raise LayoutError(
+                f"{name}: {bytes_per_lane}-byte accesses need {vector} elements contiguous along columns in the lowest "
+                f"registers of {layout}"
+            )
+        table = layout.owner_table()[:, :, ::vector, :]
+        hole = np.any(table >= np.array(layout.shape), axis=-1)
+        rows = np.where(hole, -1, table[..., 0]).transpose(0, 2, 1).reshape(-1, WAVE)
+        cols = np.where(hole, 0, table[..., 1]).transpose(0, 2, 1).reshape(-1, WAVE)
+        both = np.unique(np.stack([rows, cols], axis=-1), axis=0)
+        both = both[np.any(both[..., 0] >= 0, axis=1)]
+        groups = tuple(tuple(g) for g in lane_groups)
+        return cls(name, instruction, both[..., 0], both[..., 1], bytes_per_lane, banks, groups, evidence)
+
+
+# -- proofs --------------------------------------------------------------------------------------------------------
+
+
+def coset(group: Sequence[int]) -> tuple[int, tuple[int, ...]] | None:
+    """(representative, basis) if the lanes are a coset of a GF(2) subspace of the lane bits, else None."""
+    first = min(group)
+    span = gf2.Span()
+    basis = tuple(lane ^ first for lane in sorted(group) if span.add(lane ^ first))
+    return (first, basis) if 1 << len(basis) == len(set(group)) else None
+
+
+def linear_part(addresses: Index) -> tuple[int, ...] | None:
+    """Address change of each lane bit if 64 addresses are affine over GF(2) in the lane, else None."""
+    a = np.asarray(addresses, dtype=np.int64)
+    vectors = tuple(int(a[0] ^ a[1 << i]) for i in range(LANE_BITS))
+    lanes = np.arange(WAVE)
+    model = np.full(WAVE, a[0], dtype=np.int64)
+    for i, vector in enumerate(vectors):
+        model ^= (lanes >> i & 1) * vector
+    return vectors if np.all(a >= 0) and np.array_equal(model, a) else None
+
+
+@dataclass(frozen=True)
+class RankArgument:
+    """Why a linear access has its degree: within a group, the dwords touched are a coset of ``span(vectors)``.
+
+    Distinct dwords: 2**full_rank. They fall on 2**bank_rank banks evenly, so the degree is 2**(full_rank - bank_rank).
+    """
+
+    group: tuple[int, ...]
+    vectors: tuple[int, ...]
+    full_rank: int
+    bank_rank: int
+
+    @property
+    def degree(self) -> int:
+        """The degree the argument gives."""
+        return 1 << self.full_rank - self.bank_rank
+
+    def __str__(self) -> str:
+        spanned = ", ".join(f"{v:#x}" for v in self.vectors)
+        return (
+            f"lanes {_ranges(self.group)} touch dwords that differ by span({spanned}) in byte address: rank "
+            f"{self.full_rank} in all, rank {self.bank_rank} on the bank bits, degree 2^{self.full_rank - self.bank_rank} "
+            f"= {self.degree}"
+        )
+
+
+def rank_arguments(
+    addresses: Index, bytes_per_lane: int, banks: int, lane_groups: LaneGroups, bank_bytes: int = 4
+) -> tuple[RankArgument, ...] | None:
+    """One argument per group, or None where the access is not linear (padding, 12-byte accesses, inactive lanes)."""
+    vectors = linear_part(addresses)
+    words = -(-bytes_per_lane // bank_bytes)
+    start = int(np.asarray(addresses, dtype=np.int64)[0])
+    low = max(bytes_per_lane, bank_bytes) - 1
+    if vectors is None or words & words - 1 or banks & banks - 1:
+        return None
+    if bytes_per_lane >= bank_bytes and (start & low or any(v & low for v in vectors)):
+        return None
+    bank_mask = banks * bank_bytes - bank_bytes
+    out: list[RankArgument] = []
+    for group in lane_groups:
+        found = coset(group)
+        if found is None:
+            return None
+        moved = [gf2.apply(vectors, v) & -bank_bytes for v in found[1]]
+        moved += [bank_bytes << i for i in range(words.bit_length() - 1)]
+        basis = tuple(v for v in moved if v)
+        out.append(RankArgument(tuple(group), basis, gf2.rank(basis), gf2.rank(v & bank_mask for v in basis)))
+    return tuple(out)
+
+
+@dataclass(frozen=True, eq=False)
+class AccessProof:
+    """What was established for one access: its degree by enumeration, and the rank argument of the worst instruction."""
+
+    access: Access
+    addresses: IntArray
+    degrees: IntArray
+    ranks: tuple[RankArgument, ...] | None
+
+    @property
+    def degree(self) -> int:
+        """Largest degree of any instruction and group."""
+        return int(self.degrees.max(initial=0))
+
+    @property
+    def worst(self) -> int:
+        """Index of the first instruction that has the largest degree."""
+        return int(self.degrees.max(axis=1, initial=0).argmax())
+
+    def report(self) -> str:
+        """The enumeration of the worst instruction, group by group, and the rank argument."""
+        a = self.access
+        count = len(self.addresses)
+        lines = [
+            f"{a.name}: {a.instruction}, {a.bytes_per_lane} bytes per lane, {a.banks} banks, lane groups {a.evidence}",
+            f"  degree {self.degree} over {count} instruction{'s' * (count != 1)} of {len(a.lane_groups)} groups; "
+            f"instruction {self.worst} in full:",
+        ]
+        words = -(-a.bytes_per_lane // 4)
+        for g, group in enumerate(a.lane_groups):
+            lines.append(f"  lanes {_ranges(group)}: degree {self.degrees[self.worst, g]}")
+            cells: list[str] = []
+            for lane in group:
+                address = int(self.addresses[self.worst, lane])
+                if address >= 0:
+                    first = address // 4 % a.banks
+                    last = (address // 4 + words - 1) % a.banks
+                    banks = f"{first}" if words == 1 else f"{first}-{last}"
+                    cells.append(f"lane {lane} at {address} banks {banks}")
+            lines += ["    " + "; ".join(cells[i : i + 4]) for i in range(0, len(cells), 4)]
+            if self.ranks is not None:
+                lines.append(f"    rank: {self.ranks[g]}")
+        if self.ranks is None:
+            lines.append("  rank: not linear over GF(2) in the lane number; the enumeration is the proof")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, eq=False)
+class Proof:
+    """Degrees of all accesses of one shared tile in one layout."""
+
+    shared: SharedLayout
+    accesses: tuple[AccessProof, ...] = field(default=())
+
+    @property
+    def degree(self) -> int:
+        """Largest degree of all accesses (0 if there are none)."""
+        return max((p.degree for p in self.accesses), default=0)
+
+    @property
+    def conflict_free(self) -> bool:
+        """True if no access conflicts."""
+        return self.degree <= 1
+
+    def summary(self) -> str:
+        """One line per access."""
+        head = f"{self.shared}: {self.shared.rows} x {self.shared.cols} elements of {self.shared.elem_bits} bits, "
+        lines = [head + f"{self.shared.size_bytes} bytes"]
+        for p in self.accesses:
+            lines.append(
+                f"  {p.access.name}: {p.access.instruction} degree {p.degree} (lane groups {p.access.evidence})"
+            )
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return "\n".join([self.summary(), *(p.report() for p in self.accesses)])
+
+
+def prove(shared: SharedLayout, accesses: Sequence[Access]) -> Proof:
+    """Enumerate every access in ``shared`` and, where the addresses are linear, derive the same degree from ranks.
+
+    Raises:
+        LayoutError: an access that the layout tears apart.
+    """
+    proofs: list[AccessProof] = []
+    for access in accesses:
+        addresses = access.addresses(shared)
+        degrees = conflict_degrees(addresses, access.bytes_per_lane, access.banks, access.lane_groups)
+        worst = int(degrees.max(axis=1, initial=0).argmax()) if len(degrees) else 0
+        ranks = (
+            rank_arguments(addresses[worst], access.bytes_per_lane, access.banks, access.lane_groups)
+            if len(degrees)
+            else None
+        )
+        if ranks is not None and [r.degree for r in ranks] != degrees[worst].tolist():
+            raise AssertionError(f"{access.name}: the rank argument contradicts the enumeration")
+        proofs.append(AccessProof(access, addresses, degrees, ranks))
+    return Proof(shared, tuple(proofs))
+
+
+def _ranges(lanes: Sequence[int]) -> str:
+    parts: list[str] = []
+    start = previous = lanes[0]
+    for lane in [*lanes[1:], -2]:
+        if lane != previous + 1:
+            parts.append(f"{start}-{previous}" if start != previous else f"{start}")
+            start = lane
+        previous = lane
+    return "{" + ", ".join(parts) + "}"

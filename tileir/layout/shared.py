@@ -1,0 +1,224 @@
+"""Layouts of tiles in LDS: maps from (row, column) to byte offsets."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from .linear import Index, IntArray, LayoutError
+
+KINDS = {
+    "rows": "rows",
+    "swizzle": "swizzle(bits, base, shift)",
+    "xor": "xor(bit, mask, …)",
+    "padded": "padded(row pitch in bytes)",
+    "slabs": "slabs(slab bytes, slab pitch in bytes)",
+}
+
+
+@dataclass(frozen=True)
+class SharedLayout:
+    """Where the elements of a rows x cols tile lie in LDS.
+
+    The tile's *image* is its row-major byte string (byte ``x = row * row_bytes + col * elem_bits // 8``). The kinds map
+    image bytes to byte offsets from the start of the buffer:
+
+    * ``rows``: offset = x.
+    * ``swizzle(bits, base, shift)``: the ``bits`` bits of x from ``base + shift`` up are XORed onto those from ``base``
+      up; granules of ``2**base`` bytes stay whole. The buffer is rounded up to ``2**(base + bits)`` bytes.
+    * ``xor(bit, mask, …)``: for every pair, if bit ``bit`` of x is set, ``mask`` (< ``2**bit``) is XORed onto x: the
+      general form of the swizzle.
+    * ``padded(pitch)``: rows start every ``pitch`` bytes.
+    * ``slabs(bytes, pitch)``: pieces of ``bytes`` bytes of the image start every ``pitch`` bytes. This is the padding that
+      direct-to-LDS loads can produce.
+
+    Attributes:
+        rows, cols: tile shape.
+        elem_bits: bits per element; a row must be whole bytes.
+        kind: one of the names above.
+        args: its parameters.
+
+    Raises:
+        LayoutError: parameters that give no bijection; the message says what would be legal.
+    """
+
+    rows: int
+    cols: int
+    elem_bits: int
+    kind: str = "rows"
+    args: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.rows < 1 or self.cols < 1:
+            raise LayoutError(f"a shared tile needs at least one row and column, not {self.rows} x {self.cols}")
+        if self.elem_bits < 1 or self.cols * self.elem_bits % 8:
+            raise LayoutError(
+                f"a row of {self.cols} elements of {self.elem_bits} bits is not a whole number of bytes; pad the tile"
+            )
+        arity = {"rows": 0, "swizzle": 3, "padded": 1, "slabs": 2}
+        if self.kind not in KINDS or (self.kind in arity and len(self.args) != arity[self.kind]):
+            shown = f"{self.kind}({', '.join(map(str, self.args))})"
+            raise LayoutError(f"no shared layout {shown}; legal are {'; '.join(KINDS.values())}")
+        if self.kind == "swizzle":
+            bits, base, shift = self.args
+            if not (1 <= bits <= 8 and 0 <= base <= 16 and 1 <= shift <= 16):
+                raise LayoutError(f"{self}: needs 1 <= bits <= 8, 0 <= base <= 16 and 1 <= shift <= 16")
+        elif self.kind == "xor":
+            if not self.args or len(self.args) % 2:
+                raise LayoutError(f"{self}: needs pairs of a bit number and a mask")
+            if any(not (0 <= bit <= 24 and 0 < mask < 1 << bit) for bit, mask in self._pairs):
+                raise LayoutError(f"{self}: every mask must be positive and below 2 ** bit, with bit at most 24")
+            if list(self.args[::2]) != sorted(set(self.args[::2])):
+                raise LayoutError(f"{self}: the bits must be ascending and distinct")
+        elif self.kind == "padded" and self.args[0] < self.row_bytes:
+            raise LayoutError(f"{self}: the pitch must be at least the {self.row_bytes} bytes of a row")
+        elif self.kind == "slabs" and not 1 <= self.args[0] <= self.args[1]:
+            raise LayoutError(f"{self}: the pitch must be at least the {self.args[0]} bytes of a slab")
+
+    @classmethod
+    def from_spec(
+        cls, shape: Sequence[int], elem_bits: int, name: str = "rows", args: Sequence[int] = ()
+    ) -> SharedLayout:
+        """The layout that the text ``name(args…)`` means for a tile of ``shape`` = (rows, cols).
+
+        Raises:
+            LayoutError: unknown name, wrong parameters, wrong rank.
+        """
+        if len(shape) != 2:
+            raise LayoutError(f"a shared layout describes rows and columns, not a tile of rank {len(shape)}")
+        return cls(int(shape[0]), int(shape[1]), elem_bits, name, tuple(int(a) for a in args))
+
+    def __str__(self) -> str:
+        return f"{self.kind}({', '.join(str(a) for a in self.args)})" if self.args else self.kind
+
+    # -- extents -------------------------------------------------------------------------------------------------
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row without padding."""
+        return self.cols * self.elem_bits // 8
+
+    @property
+    def image_bytes(self) -> int:
+        """Bytes of the tile without padding."""
+        return self.rows * self.row_bytes
+
+    @property
+    def _pairs(self) -> tuple[tuple[int, int], ...]:
+        return tuple(zip(self.args[::2], self.args[1::2], strict=True))
+
+    @property
+    def _interval(self) -> tuple[int, int]:
+        """(bytes stored contiguously, distance of their starts); the image in one piece if there is no padding."""
+        if self.kind == "padded":
+            return self.row_bytes, self.args[0]
+        if self.kind == "slabs":
+            return self.args[0], self.args[1]
+        return self.image_bytes, self.image_bytes
+
+    @property
+    def window(self) -> int:
+        """Power of two: an aligned window of so many bytes is mapped to itself (1 without XOR)."""
+        if self.kind == "swizzle":
+            return 1 << self.args[0] + self.args[1]
+        if self.kind == "xor":
+            return 1 << max(mask.bit_length() for _, mask in self._pairs)
+        return 1
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the buffer: one more than the largest offset, rounded up to the window."""
+        interval, pitch = self._interval
+        whole, rest = divmod(self.image_bytes, interval)
+        plain = whole * pitch + rest if rest else (whole - 1) * pitch + interval
+        return -(-plain // self.window) * self.window
+
+    @property
+    def granule(self) -> int:
+        """Power of two: aligned runs of so many image bytes stay contiguous and in order."""
+        if self.kind == "swizzle":
+            return 1 << self.args[1]
+        if self.kind == "xor":
+            return min(mask & -mask for _, mask in self._pairs)
+        interval, pitch = self._interval
+        if interval >= self.image_bytes:
+            return 1 << 24
+        return min(interval & -interval, pitch & -pitch)
+
+    # -- the map -------------------------------------------------------------------------------------------------
+
+    def offset_of_image(self, x: Index) -> IntArray:
+        """Byte offset of image byte ``x``, elementwise."""
+        x = np.asarray(x, dtype=np.int64)
+        if self.kind == "swizzle":
+            bits, base, shift = self.args
+            return x ^ ((x >> base + shift & (1 << bits) - 1) << base)
+        if self.kind == "xor":
+            y = x
+            for bit, mask in self._pairs:
+                y = y ^ (x >> bit & 1) * mask
+            return y
+        interval, pitch = self._interval
+        return x // interval * pitch + x % interval
+
+    @functools.cached_property
+    def _image_table(self) -> IntArray:
+        """Image byte at every offset, -1 for padding."""
+        table = np.full(self.size_bytes, -1, dtype=np.int64)
+        image = np.arange(self.image_bytes, dtype=np.int64)
+        table[self.offset_of_image(image)] = image
+        return table
+
+    def image_of_offset(self, offset: Index) -> IntArray:
+        """Image byte stored at a byte offset, -1 for padding: the inverse of :meth:`offset_of_image`.
+
+        Raises:
+            LayoutError: an offset outside the buffer.
+        """
+        offset = np.asarray(offset, dtype=np.int64)
+        if np.any((offset < 0) | (offset >= self.size_bytes)):
+            raise LayoutError(f"offsets must lie in 0 .. {self.size_bytes - 1}")
+        return self._image_table[offset]
+
+    def offset(self, row: Index, col: Index) -> IntArray:
+        """Byte offset of element (row, col), elementwise; of its first byte where elements are smaller than a byte."""
+        row, col = np.asarray(row, dtype=np.int64), np.asarray(col, dtype=np.int64)
+        return self.offset_of_image(row * self.row_bytes + col * self.elem_bits // 8)
+
+    def element(self, offset: Index) -> tuple[IntArray, IntArray]:
+        """(row, col) of the first element that begins in the byte at ``offset``, (-1, -1) for padding.
+
+        A direct-to-LDS load uses it to find what a lane has to fetch for its fixed place in LDS.
+
+        Raises:
+            LayoutError: an offset outside the buffer.
+        """
+        image = self.image_of_offset(offset)
+        row, rest = np.divmod(image, self.row_bytes)
+        col = -(-rest * 8 // self.elem_bits)
+        return np.where(image < 0, -1, row), np.where(image < 0, -1, col)
+
+    def is_bijective(self) -> bool:
+        """Check by enumeration that no two image bytes share an offset and all lie inside the buffer."""
+        offsets = self.offset_of_image(np.arange(self.image_bytes, dtype=np.int64))
+        seen: npt.NDArray[np.bool_] = np.zeros(self.size_bytes, dtype=np.bool_)
+        if offsets.min() < 0 or offsets.max() >= self.size_bytes:
+            return False
+        seen[offsets] = True
+        return int(seen.sum()) == self.image_bytes
+
+    def allows_direct(self, bytes_per_lane: int, lanes: int = 64) -> bool:
+        """Whether direct-to-LDS loads (consecutive lanes, consecutive places) can fill the buffer.
+
+        Lane pieces must lie inside one row and stay whole; padding may lie only between slabs of lanes * bytes_per_lane.
+        """
+        if self.row_bytes % bytes_per_lane:
+            return False
+        if self.kind in ("padded", "slabs"):
+            interval, pitch = self._interval
+            return interval % (lanes * bytes_per_lane) == 0 and pitch % 4 == 0
+        return self.kind == "rows" or self.granule % bytes_per_lane == 0
