@@ -138,7 +138,10 @@ class GlobalType:
 
 @dataclass(frozen=True)
 class SharedType:
-    """An LDS buffer of one workgroup; `layout` maps (row, column) to a byte offset and is None until it is chosen."""
+    """An LDS buffer of one workgroup; `layout` maps (row, column) to a byte offset and is None until it is chosen.
+
+    Buffers of other ranks than 2 are seen as matrices whose rows are the last dimension.
+    """
 
     elem: Elem
     shape: tuple[int, ...]
@@ -147,6 +150,14 @@ class SharedType:
     @property
     def rank(self) -> int:
         return len(self.shape)
+
+    @property
+    def matrix(self) -> tuple[int, int]:
+        """(rows, columns) of the buffer as a matrix."""
+        rows = 1
+        for d in self.shape[:-1]:
+            rows *= d
+        return rows, self.shape[-1]
 
     def __str__(self) -> str:
         layout = f", {self.layout}" if self.layout is not None else ""

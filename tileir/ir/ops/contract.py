@@ -10,7 +10,7 @@ import numpy as np
 from tileir.ir.registry import AttrSpec, Check, OpDef, declare
 from tileir.ir.types import F32, F64, I32, Elem, TileType, Type
 from tileir.layout.linear import Layout, LayoutError
-from tileir.layout.mfma import mma_layouts
+from tileir.layout.mma import mma_plan
 
 
 def accumulator(elem: Elem) -> Elem | None:
@@ -20,14 +20,6 @@ def accumulator(elem: Elem) -> Elem | None:
     if elem.is_float and elem.name != "f8E8M0FNU":
         return F32
     return I32 if elem.name == "i8" else None
-
-
-def layouts_of(
-    shape: tuple[int, int, int], waves: tuple[int, int], instr: tuple[int, int, int], bits: int, swapped: bool
-) -> tuple[Layout, Layout, Layout]:
-    """Layouts of A [m, k], B [k, n] and C [m, n] of an `mma` over a workgroup. Raises LayoutError."""
-    m, n, k = shape
-    return mma_layouts(m, n, k, waves, instr, operand_bits=bits, swapped=swapped)
 
 
 def _mma(c: Check) -> Sequence[Type]:
@@ -55,40 +47,46 @@ def _mma(c: Check) -> Sequence[Type]:
             c.fail("E0335", f"the accumulator is {t.with_layout(None)}", 2, legal=f"tile<{acc}[{m}, {n}]>")
     elif len(c.operands) > 3:
         c.fail("E0302", f"'mma' has {len(c.operands)} operands", 3, legal="mma(a, b) or mma(a, b, c)")
-    return [TileType(acc, (m, n), _mma_layout(c, (m, n, k), a, b))]
+    return [TileType(acc, (m, n), _mma_layout(c, a, b, (m, n)))]
 
 
-def _mma_layout(c: Check, shape: tuple[int, int, int], a: TileType, b: TileType) -> Layout | None:
-    given: list[Layout | None] = [t.layout for t in c.operands if isinstance(t, TileType)]
-    if all(x is None for x in given):
+def _mma_layout(c: Check, a: TileType, b: TileType, shape: tuple[int, int]) -> Layout | None:
+    """Layout of the result: that of the accumulator, or the one written; the MFMAs must exist for it."""
+    want = c.wanted()
+    acc = c.operands[2] if len(c.operands) == 3 else want
+    layout = acc.layout if isinstance(acc, TileType) and acc.shape == shape else None
+    if a.layout is None and b.layout is None and layout is None:
         return None
-    instr, waves = c.attrs.get("instr", ()), c.attrs.get("waves", ())
-    assert isinstance(instr, tuple) and isinstance(waves, tuple)
-    if len(instr) != 3 or len(waves) != 2:
+    instr = c.attrs.get("instr", ())
+    assert isinstance(instr, tuple)
+    if a.layout is None or b.layout is None or layout is None or len(instr) != 3:
         c.fail(
-            "E0336", "an 'mma' over layouts states instr and waves", legal="mma<instr = [16, 16, 32], waves = [2, 4]>"
+            "E0336",
+            "an 'mma' over layouts has a layout on every operand and states its instruction",
+            legal="mma<instr = [16, 16, 32]> with layouts on a, b and the result",
         )
     try:
-        need = layouts_of(shape, waves, instr, a.elem.bits, bool(c.attrs.get("swapped", False)))
+        mma_plan(
+            a.layout,
+            b.layout,
+            layout,
+            instr=instr,
+            operand_bits=a.elem.bits,
+            swapped=bool(c.attrs.get("swapped", False)),
+        )
     except LayoutError as e:
-        c.fail("E0337", f"no layout for this 'mma': {e}", legal="tile, instr and waves that fit")
-    for i, (got, want) in enumerate(zip(given, need, strict=False)):
-        if got != want:
-            c.fail(
-                "E0312",
-                f"operand {i} of 'mma' has layout {got}, but instr and waves need {want}",
-                i,
-                legal="convert_layout",
-            )
-    return need[2]
+        c.fail("E0337", f"these layouts do not fit the instruction: {e}", legal="layouts of one wave grid and k order")
+    return layout
 
 
 def _mma_value(ctx: Any, op: Any, args: Sequence[Any]) -> Any:
     acc = op.results[0].tile.elem
-    wide = np.int64 if acc.is_int else np.float64
-    total = np.asarray(args[0]).astype(wide) @ np.asarray(args[1]).astype(wide)
+    total = np.asarray(args[0]).astype(np.float64) @ np.asarray(args[1]).astype(np.float64)
+    if acc.is_int:  # exact in f64: |products| <= 2^14, so sums of up to 2^39 of them
+        exact = total.astype(np.int64)
+        return (exact + args[2] if len(args) == 3 else exact).astype(acc.np)
     if len(args) == 3:
-        total = total + np.asarray(args[2]).astype(wide)
+        total = total + np.asarray(args[2]).astype(np.float64)
     return total.astype(acc.np)
 
 

@@ -1,7 +1,7 @@
 """Elementwise ops: the same scalar function at every position, with broadcasting.
 
-Floats narrower than 32 bits are computed exactly as IEEE says: the f32 result of one operation on two f16 or bf16 values,
-rounded once more to the narrow type, equals the correctly rounded result (24 >= 2·11 + 2).
+Basic operations round once, as IEEE 754 says, at every width; the other functions are evaluated in f64 and rounded once.
+Results in floats of 8 bits or less saturate as `convert` does.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from tileir.ir.ops import numeric
 from tileir.ir.ops.common import broadcast_shape, elementwise_layout, same_elem
+from tileir.ir.ops.numeric import convert_array
 from tileir.ir.registry import AttrSpec, Check, OpDef, Rule, Semantics, declare
 from tileir.ir.types import I1, Elem, TileType, Type
 
@@ -45,24 +47,21 @@ def _rule(kinds: str, result: Callable[[Elem], Elem] = lambda e: e) -> Rule:
     return rule
 
 
-def in_f32(f: Callable[..., Array]) -> Semantics:
-    """Evaluates narrow floats through f32 (or f64 for wider ones) and rounds once."""
+def _rounded(f: Callable[..., Array]) -> Semantics:
+    """Evaluates in f64 and rounds once."""
+    return lambda ctx, op, args: numeric.rounded_once(f, op.operands[0].tile.elem, *args)
 
-    def semantics(ctx: Any, op: Any, args: Sequence[Array]) -> Array:
-        elem = op.operands[0].tile.elem
-        if not elem.is_float:
-            return f(*args)
-        wide = np.float64 if elem.bits >= 32 else np.float32
-        return np.asarray(f(*(np.asarray(a).astype(wide) for a in args))).astype(elem.np)
 
-    return semantics
+def _ieee(f: Callable[..., Array]) -> Semantics:
+    """A basic operation with one rounding."""
+    return lambda ctx, op, args: numeric.ieee(f, op.operands[0].tile.elem, *args)
 
 
 def _direct(f: Callable[..., Array]) -> Semantics:
     return lambda ctx, op, args: f(*args)
 
 
-def _binary(name: str, summary: str, kinds: str, f: Callable[..., Array], infix: str = "") -> None:
+def _binary(name: str, summary: str, kinds: str, semantics: Semantics, infix: str = "") -> None:
     declare(
         OpDef(
             name,
@@ -72,7 +71,7 @@ def _binary(name: str, summary: str, kinds: str, f: Callable[..., Array], infix:
             elementwise=True,
             infix=infix,
             category="elementwise",
-            semantics=_direct(f),
+            semantics=semantics,
             example=f"%r = {name}(%a, %b) : tile<f32[64, 64]>"
             if "float" in kinds
             else f"%r = {name}(%i, %j) : tile<i32[64]>",
@@ -80,40 +79,43 @@ def _binary(name: str, summary: str, kinds: str, f: Callable[..., Array], infix:
     )
 
 
-def _trunc_div(a: Array, b: Array) -> Array:
-    """Integer division truncating toward zero (division by zero gives all ones, as a machine without traps does)."""
-    if not np.issubdtype(np.asarray(a).dtype, np.integer):
-        return a / b
-    wide_a, wide_b = np.asarray(a), np.asarray(b)
-    safe = np.where(wide_b == 0, np.ones_like(wide_b), wide_b)
-    q = np.floor_divide(wide_a, safe)
-    q = q + ((q * safe != wide_a) & ((wide_a < 0) != (safe < 0))).astype(q.dtype)
-    return np.where(wide_b == 0, np.full_like(q, -1), q)
-
-
-def _trunc_mod(a: Array, b: Array) -> Array:
-    """Remainder with the sign of the dividend."""
-    if not np.issubdtype(np.asarray(a).dtype, np.integer):
-        return np.fmod(a, b)
-    return np.where(np.asarray(b) == 0, a, a - b * _trunc_div(a, b)).astype(np.asarray(a).dtype)
-
-
-def _cdiv(a: Array, b: Array) -> Array:
-    q = _trunc_div(a, b)
-    return q + ((q * b != a) & ((np.asarray(a) < 0) == (np.asarray(b) < 0))).astype(np.asarray(q).dtype)
-
-
-_binary("add", "Sum.", "int float", np.add, "+")
-_binary("sub", "Difference.", "int float", np.subtract, "-")
-_binary("mul", "Product.", "int float", np.multiply, "*")
-_binary("div", "Quotient; integers truncate toward zero.", "int float", _trunc_div, "/")
-_binary("mod", "Remainder with the sign of the dividend.", "int float", _trunc_mod)
-_binary("cdiv", "Integer quotient rounded toward positive infinity.", "int", _cdiv)
-_binary("min", "Smaller value; if one operand is NaN, the other one (IEEE minNum).", "int float", np.fmin)
-_binary("max", "Larger value; if one operand is NaN, the other one (IEEE maxNum).", "int float", np.fmax)
-_binary("and", "Bitwise conjunction.", "int bool", np.bitwise_and, "&")
-_binary("or", "Bitwise disjunction.", "int bool", np.bitwise_or, "|")
-_binary("xor", "Bitwise exclusive or.", "int bool", np.bitwise_xor, "^")
+_binary("add", "Sum; integers wrap.", "int float", _ieee(np.add), "+")
+_binary("sub", "Difference; integers wrap.", "int float", _ieee(np.subtract), "-")
+_binary("mul", "Product; integers wrap.", "int float", _ieee(np.multiply), "*")
+_binary(
+    "div",
+    "Quotient. Integers truncate toward zero; x / 0 is -1, and the smallest integer divided by -1 is itself.",
+    "int float",
+    _ieee(numeric.divide),
+    "/",
+)
+_binary(
+    "mod",
+    "Remainder of the truncated quotient, with the sign of the dividend; integers modulo 0 give the dividend.",
+    "int float",
+    _ieee(numeric.remainder),
+)
+_binary(
+    "cdiv",
+    "Integer quotient rounded toward positive infinity; x / 0 is -1, and the smallest integer divided by -1 is itself.",
+    "int",
+    _direct(numeric.ceil_divide),
+)
+_binary(
+    "min",
+    "Smaller value; a number wins over NaN, and -0 is below +0 (IEEE minimumNumber).",
+    "int float",
+    _direct(numeric.minimum),
+)
+_binary(
+    "max",
+    "Larger value; a number wins over NaN, and +0 is above -0 (IEEE maximumNumber).",
+    "int float",
+    _direct(numeric.maximum),
+)
+_binary("and", "Bitwise conjunction.", "int bool", _direct(np.bitwise_and), "&")
+_binary("or", "Bitwise disjunction.", "int bool", _direct(np.bitwise_or), "|")
+_binary("xor", "Bitwise exclusive or.", "int bool", _direct(np.bitwise_xor), "^")
 
 
 def _shl(a: Array, b: Array) -> Array:
@@ -126,8 +128,8 @@ def _shr(a: Array, b: Array) -> Array:
     return np.right_shift(a, np.bitwise_and(b, np.asarray(bits - 1, np.asarray(b).dtype)))
 
 
-_binary("shl", "Shift left by the count modulo the width.", "int", _shl, "<<")
-_binary("shr", "Arithmetic shift right by the count modulo the width.", "int", _shr, ">>")
+_binary("shl", "Shift left by the count modulo the width.", "int", _direct(_shl), "<<")
+_binary("shr", "Arithmetic shift right by the count modulo the width.", "int", _direct(_shr), ">>")
 
 
 def _comparison(name: str, infix: str, f: Callable[[Array, Array], Array], relation: str) -> None:
@@ -173,41 +175,35 @@ def _unary(name: str, summary: str, kinds: str, semantics: Semantics, infix: str
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
-_unary("neg", "Negation; flips the sign of floats, also of zero and NaN.", "int float", _direct(np.negative), "-")
+_unary("neg", "Negation; integers wrap; floats change sign, also zero and NaN.", "int float", _direct(np.negative), "-")
 _unary("not", "Bitwise complement.", "int bool", _direct(np.invert), "!")
-_unary("abs", "Absolute value.", "int float", _direct(np.abs))
-_unary("exp", "e to the power of the operand.", "float", in_f32(np.exp))
-_unary("exp2", "2 to the power of the operand.", "float", in_f32(np.exp2))
-_unary("log", "Natural logarithm.", "float", in_f32(np.log))
-_unary("log2", "Logarithm to base 2.", "float", in_f32(np.log2))
-_unary("sqrt", "Square root, correctly rounded.", "float", in_f32(np.sqrt))
-_unary("rsqrt", "One over the square root.", "float", in_f32(lambda a: 1.0 / np.sqrt(a)))
-_unary("rcp", "One over the operand.", "float", in_f32(lambda a: 1.0 / a))
-_unary("sin", "Sine (radians).", "float", in_f32(np.sin))
-_unary("cos", "Cosine (radians).", "float", in_f32(np.cos))
-_unary("tanh", "Hyperbolic tangent.", "float", in_f32(np.tanh))
-_unary("erf", "Error function.", "float", in_f32(_erf))
-_unary("sigmoid", "1 / (1 + exp(-x)).", "float", in_f32(lambda a: 1.0 / (1.0 + np.exp(-a))))
-_unary("floor", "Largest integer value that is not greater.", "float", in_f32(np.floor))
-_unary("ceil", "Smallest integer value that is not less.", "float", in_f32(np.ceil))
-_unary("round", "Nearest integer value, ties to even.", "float", in_f32(np.rint))
-
-
-def _fma_value(ctx: Any, op: Any, args: Sequence[Array]) -> Array:
-    elem = op.operands[0].tile.elem
-    a, b, x = (np.asarray(v).astype(np.float64 if elem.is_float else elem.np) for v in args)
-    return (a * b + x).astype(elem.np)
+_unary("abs", "Absolute value; the smallest integer stays itself.", "int float", _direct(np.abs))
+_unary("exp", "e to the power of the operand.", "float", _rounded(np.exp))
+_unary("exp2", "2 to the power of the operand.", "float", _rounded(np.exp2))
+_unary("log", "Natural logarithm.", "float", _rounded(np.log))
+_unary("log2", "Logarithm to base 2.", "float", _rounded(np.log2))
+_unary("sqrt", "Square root, correctly rounded.", "float", _rounded(np.sqrt))
+_unary("rsqrt", "One over the square root.", "float", _rounded(lambda a: 1.0 / np.sqrt(a)))
+_unary("rcp", "One over the operand.", "float", _rounded(lambda a: 1.0 / a))
+_unary("sin", "Sine (radians).", "float", _rounded(np.sin))
+_unary("cos", "Cosine (radians).", "float", _rounded(np.cos))
+_unary("tanh", "Hyperbolic tangent.", "float", _rounded(np.tanh))
+_unary("erf", "Error function.", "float", _rounded(_erf))
+_unary("sigmoid", "1 / (1 + exp(-x)).", "float", _rounded(lambda a: 1.0 / (1.0 + np.exp(-a))))
+_unary("floor", "Largest integer value that is not greater.", "float", _rounded(np.floor))
+_unary("ceil", "Smallest integer value that is not less.", "float", _rounded(np.ceil))
+_unary("round", "Nearest integer value, ties to even.", "float", _rounded(np.rint))
 
 
 declare(
     OpDef(
         "fma",
-        "a · b + c with a single rounding (the interpreter rounds the f64 result, which is exact for the product of f32 values).",
+        "a · b + c with a single rounding; integers wrap.",
         ("a", "b", "c"),
         _rule("int float"),
         elementwise=True,
         category="elementwise",
-        semantics=_fma_value,
+        semantics=lambda ctx, op, args: numeric.fused_multiply_add(*args, op.operands[0].tile.elem),
         example="%r = fma(%a, %b, %a) : tile<f32[64, 64]>",
     )
 )
@@ -237,12 +233,12 @@ declare(
 declare(
     OpDef(
         "clamp",
-        "min(max(x, low), high).",
+        "min(max(x, low), high), with the rules of `min` and `max`: NaN becomes `low`.",
         ("x", "low", "high"),
         _rule("int float"),
         elementwise=True,
         category="elementwise",
-        semantics=_direct(lambda x, low, high: np.fmin(np.fmax(x, low), high)),
+        semantics=_direct(lambda x, low, high: numeric.minimum(numeric.maximum(x, low), high)),
         example="%r = clamp(%a, %lo, %hi) : tile<f32[64, 64]>",
     )
 )
@@ -255,56 +251,18 @@ def _convert(c: Check) -> Sequence[Type]:
     return [t.with_elem(elem)]
 
 
-def _convert_value(ctx: Any, op: Any, args: Sequence[Array]) -> Array:
-    return convert_array(args[0], op.operands[0].tile.elem, op.attrs["elem"])
-
-
-def convert_array(x: Array, source: Elem, target: Elem) -> Array:
-    """Value conversion: floats round to nearest even; floats become integers by truncation, saturating, NaN to 0;
-    integers wrap; i1 is 0 or 1 and anything non-zero becomes true."""
-    x = np.asarray(x)
-    if target.is_bool:
-        return x != 0
-    if source.is_float and target.is_int:
-        wide = np.nan_to_num(np.trunc(x.astype(np.float64)), nan=0.0, posinf=np.inf, neginf=-np.inf)
-        low, high = -(2.0 ** (target.bits - 1)), 2.0 ** (target.bits - 1)
-        inside = (wide >= low) & (wide < high)
-        ints = np.where(inside, wide, 0.0).astype(np.int64)
-        ints = np.where(
-            wide < low, -(1 << (target.bits - 1)), np.where(wide >= high, (1 << (target.bits - 1)) - 1, ints)
-        )
-        return ints.astype(target.np)
-    if source.is_int and target.is_float and target.bits <= 16:
-        return _int_to_narrow(x, target)
-    if source.name == "f64" and target.bits <= 16:
-        return _round_to_odd_f32(x).astype(target.np)
-    return x.astype(target.np)
-
-
-def _int_to_narrow(x: Array, target: Elem) -> Array:
-    return _round_to_odd_f32(x.astype(np.float64)).astype(target.np)
-
-
-def _round_to_odd_f32(x: Array) -> Array:
-    """f64 → f32 rounded to odd, so that a second rounding to 16 bits or less is not a double rounding."""
-    near = x.astype(np.float32)
-    toward = np.where(np.abs(near.astype(np.float64)) > np.abs(x), np.nextafter(near, np.float32(0)), near)
-    bits = toward.astype(np.float32).view(np.uint32)
-    inexact = np.isfinite(x) & (toward.astype(np.float64) != x)
-    return np.where(inexact, bits | np.uint32(1), bits).astype(np.uint32).view(np.float32)
-
-
 declare(
     OpDef(
         "convert",
-        "Conversion to another element type: floats round to nearest even; floats to integers truncate and saturate (NaN gives 0); "
-        "integers wrap; anything non-zero is true.",
+        "Conversion to another element type. Floats round to nearest even; to 8 bits or less they saturate to the largest finite value "
+        "(infinities too) and keep NaN (f6 and f4 have none: 0; f8E8M0FNU rounds halves up and gives NaN for what is not positive). "
+        "Floats to integers truncate and saturate, NaN gives 0; integers wrap; i1 is 0 or 1, and anything non-zero is true.",
         ("x",),
         _convert,
         attrs=(AttrSpec("elem", "elem", positional=True),),
         elementwise=True,
         category="elementwise",
-        semantics=_convert_value,
+        semantics=lambda ctx, op, args: convert_array(args[0], op.operands[0].tile.elem, op.attrs["elem"]),
         example="%r = convert<bf16>(%a) : tile<bf16[64, 64]>",
     )
 )

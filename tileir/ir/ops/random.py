@@ -17,20 +17,28 @@ _W0, _W1 = 0x9E3779B9, 0xBB67AE85
 ROUNDS = 10
 
 
+def philox4x32(counter: Sequence[Any], key: Sequence[Any]) -> tuple[Any, Any, Any, Any]:
+    """The Philox-4x32-10 block function: four counter words and two key words in, four words out, each a uint64 array
+    whose values are below 2^32."""
+    mask, shift = np.uint64(0xFFFFFFFF), np.uint64(32)
+    c0, c1, c2, c3 = (np.asarray(c, np.uint64) for c in counter)
+    k0, k1 = (np.asarray(k, np.uint64) for k in key)
+    for _ in range(ROUNDS):
+        p0, p1 = c0 * np.uint64(_M0), c2 * np.uint64(_M1)
+        c0, c1, c2, c3 = (p1 >> shift) ^ c1 ^ k0, p1 & mask, (p0 >> shift) ^ c3 ^ k1, p0 & mask
+        k0, k1 = (k0 + np.uint64(_W0)) & mask, (k1 + np.uint64(_W1)) & mask
+    return c0, c1, c2, c3
+
+
 def philox_bits(seed: Any, counter: Any) -> Any:
     """First 32-bit word of the Philox-4x32-10 block with key = `seed` (low and high word) and counter block
     (low word of `counter`, high word, 0, 0). Arrays of i64 in, uint32 out."""
-    counter = np.asarray(counter).astype(np.int64).view(np.uint64)
-    key = np.asarray(seed).astype(np.int64).view(np.uint64)
-    mask = np.uint64(0xFFFFFFFF)
-    c0, c1 = counter & mask, counter >> np.uint64(32)
-    c2, c3 = np.zeros_like(c0), np.zeros_like(c0)
-    k0, k1 = key & mask, key >> np.uint64(32)
-    for _ in range(ROUNDS):
-        p0, p1 = c0 * np.uint64(_M0), c2 * np.uint64(_M1)
-        c0, c1, c2, c3 = (p1 >> np.uint64(32)) ^ c1 ^ k0, p1 & mask, (p0 >> np.uint64(32)) ^ c3 ^ k1, p0 & mask
-        k0, k1 = (k0 + np.uint64(_W0)) & mask, (k1 + np.uint64(_W1)) & mask
-    return c0.astype(np.uint32)
+    return np.asarray(philox4x32((*_words(counter), 0, 0), _words(seed))[0]).astype(np.uint32)
+
+
+def _words(x: Any) -> tuple[Any, Any]:
+    x = np.asarray(x, np.int64).view(np.uint64)
+    return x & np.uint64(0xFFFFFFFF), x >> np.uint64(32)
 
 
 def _rule(elem: Any) -> Any:
@@ -58,7 +66,7 @@ declare(
         elementwise=True,
         category="random",
         semantics=lambda ctx, op, args: (
-            np.broadcast_to(philox_bits(args[0], args[1]), _shape(op)).astype(np.uint32).view(np.int32)
+            np.broadcast_to(philox_bits(args[0], args[1]).view(np.int32), _shape(op)).copy()
         ),
         example="%r = philox_bits(%seed, %n) : tile<i32[64]>",
     )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from tileir.ir.ops import numeric
 from tileir.ir.ops.common import check_axis
 from tileir.ir.registry import AttrSpec, Check, OpDef, declare
-from tileir.ir.types import TileType, Type
+from tileir.ir.types import F64, TileType, Type
 
 
 def _reduce(c: Check) -> Sequence[Type]:
@@ -43,19 +44,22 @@ def _reduce(c: Check) -> Sequence[Type]:
     return [TileType(t.elem, shape, layout)]
 
 
-def _value(f: Any) -> Any:
+def _value(f: Callable[[Any, int], Any], *, wide: bool) -> Any:
+    """Reduces with `f(array, axis)`, which keeps the axis with size 1; `wide` ones see floats in f64 and are rounded."""
+
     def semantics(ctx: Any, op: Any, args: Sequence[Any]) -> Any:
         x = np.asarray(args[0])
         axis, parts, inner = op.attrs["axis"], op.attrs.get("parts", 1), op.attrs.get("inner", 0)
         elem = op.operands[0].tile.elem
-        wide = x.astype(np.float64) if elem.is_float else x
+        if wide and elem.is_float:
+            x = x.astype(np.float64)
         if parts == 1:
-            out = f(wide, axis)
+            out = f(x, axis)
         else:
             n = x.shape[axis]
             split = (*x.shape[:axis], n // (parts * inner), parts, inner, *x.shape[axis + 1 :])
-            out = f(f(wide.reshape(split), axis).take(0, axis), axis + 1).take(0, axis + 1)
-        return out.astype(elem.np)
+            out = f(f(x.reshape(split), axis).take(0, axis), axis + 1).take(0, axis + 1)
+        return numeric.convert_array(out, F64, elem) if wide and elem.is_float else out
 
     return semantics
 
@@ -68,19 +72,27 @@ def _mul(x: Any, axis: int) -> Any:
     return np.prod(x, axis=axis, keepdims=True, dtype=x.dtype)
 
 
-for _name, _summary, _f in (
-    ("reduce_add", "Sum along the axis (in unspecified but fixed order; the interpreter sums in f64).", _add),
+def _max(x: Any, axis: int) -> Any:
+    return numeric.reduce_extremum(numeric.maximum, x, axis)
+
+
+def _min(x: Any, axis: int) -> Any:
+    return numeric.reduce_extremum(numeric.minimum, x, axis)
+
+
+for _name, _summary, _semantics in (
     (
-        "reduce_max",
-        "Maximum along the axis; NaN is ignored unless all are NaN.",
-        lambda x, axis: np.fmax.reduce(x, axis=axis, keepdims=True),
+        "reduce_add",
+        "Sum along the axis, in unspecified but fixed order; the interpreter sums in f64 and rounds once. Integers wrap.",
+        _value(_add, wide=True),
     ),
+    ("reduce_max", "Maximum along the axis, with the rules of `max`: NaN only if all are NaN.", _value(_max, wide=False)),
+    ("reduce_min", "Minimum along the axis, with the rules of `min`: NaN only if all are NaN.", _value(_min, wide=False)),
     (
-        "reduce_min",
-        "Minimum along the axis; NaN is ignored unless all are NaN.",
-        lambda x, axis: np.fmin.reduce(x, axis=axis, keepdims=True),
+        "reduce_mul",
+        "Product along the axis, in unspecified but fixed order; the interpreter multiplies in f64 and rounds once. Integers wrap.",
+        _value(_mul, wide=True),
     ),
-    ("reduce_mul", "Product along the axis.", _mul),
 ):
     declare(
         OpDef(
@@ -94,7 +106,7 @@ for _name, _summary, _f in (
                 AttrSpec("axis", "int", paren=True),
             ),
             category="reduce",
-            semantics=_value(_f),
+            semantics=_semantics,
             example=f"%s = {_name}(%a, axis = 1) : tile<f32[64, 1]>",
         )
     )

@@ -32,7 +32,7 @@ declare(
         level="wave",
         effects=frozenset({"alloc"}),
         category="wave",
-        semantics=lambda ctx, op, args: ctx.shared_alloc(op.results[0].type),
+        semantics=lambda ctx, op, args: ctx.shared_alloc(op),
         example="%s = shared_alloc() : shared<f32[64, 64]>",
     )
 )
@@ -128,7 +128,7 @@ declare(
         level="wave",
         effects=frozenset({"sync"}),
         category="wave",
-        semantics=lambda ctx, op, args: ctx.wait(op.attrs.get("vm", -1)),
+        semantics=lambda ctx, op, args: ctx.wait(op),
         example="wait<vm = 0, lgkm = 0>()",
     )
 )

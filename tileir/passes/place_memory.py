@@ -1,0 +1,118 @@
+"""Decides which tiles pass through LDS: operands of `mma` that come from memory are staged there.
+
+    %a = load<bytes = 16, via = buffer>(%A[%i +: 256, %k +: 64]) : tile<bf16[256, 64]>
+    %d = mma(%a, %bt, %c) : tile<f32[256, 256]>
+
+becomes, with a direct copy where the chip has one and the access is wide enough,
+
+    %s = shared_alloc() : shared<bf16[256, 64]>             // before the outermost loop
+    ...
+    copy_async<bytes = 16>(%A[%i +: 256, %k +: 64], %s)     // else: load and shared_store
+    %a = shared_load(%s) : tile<bf16[256, 64]>
+    %d = mma(%a, %bt, %c) : tile<f32[256, 256]>
+
+Waits and barriers come later, from `synchronise`.
+"""
+
+from __future__ import annotations
+
+from tileir.ir.core import Block, Kernel, Op, Value
+from tileir.ir.diagnostics import error
+from tileir.ir.rewriter import Rewriter, rewrite, uses
+from tileir.ir.types import SharedType
+from tileir.passes.base import Context, Pass
+
+
+def staged_loads(kernel: Kernel) -> list[Op]:
+    """Loads whose tile reaches an `mma` as operand a or b, directly or transposed, in program order."""
+    users = uses(kernel)
+
+    def feeds_mma(v: Value) -> bool:
+        for op, i in users.get(v, []):
+            if (op.name == "mma" and i < 2) or (op.name == "transpose" and feeds_mma(op.result)):
+                return True
+        return False
+
+    return [op for op in kernel.walk() if op.name == "load" and op.result.tile.rank == 2 and feeds_mma(op.result)]
+
+
+def can_copy_directly(op: Op, ctx: Context) -> bool:
+    """Whether the load can become a direct copy: 16 bytes per lane by buffer instructions, outside elements zero."""
+    wide = max(ctx.target.direct_to_lds_bytes)
+    return (
+        op.attrs.get("bytes") == 16
+        and op.attrs.get("via") == "buffer"
+        and wide >= 16
+        and op.attrs.get("pad", 0) == 0
+        and op.attrs.get("stage") != "via_registers"
+    )
+
+
+def _run(kernel: Kernel, ctx: Context) -> Kernel:
+    staged = set(staged_loads(kernel))
+    for op in kernel.walk():
+        if op.attrs.get("stage") and op.name == "load" and op not in staged:
+            raise error(
+                "E0602",
+                f"%{op.result.name} is not an operand of an 'mma': it is not staged in LDS",
+                op.loc,
+                legal="stage loads that feed an 'mma' directly or through 'transpose'",
+            )
+    outer = _outermost(kernel)
+    buffers: dict[Op, Value] = {}
+
+    def allocate(rw: Rewriter, op: Op) -> None:
+        t = op.result.tile
+        buffers[op] = rw.value(
+            "shared_alloc", types=[SharedType(t.elem, t.shape)], hint=f"s{op.result.name}", loc=op.loc
+        )
+
+    def rule(rw: Rewriter, op: Op) -> bool:
+        if op.regions and op not in outer:  # a loop or branch at the level where buffers live
+            for inner in op.walk():
+                if inner in staged and outer.get(inner) is op:
+                    allocate(rw, inner)
+            return False
+        if op not in staged:
+            return False
+        if op not in buffers:
+            allocate(rw, op)
+        buffer = buffers[op]
+        t = op.result.tile
+        if can_copy_directly(op, ctx):
+            operands = [rw.use(v) for v in op.operands]
+            rw.op("copy_async", [*operands, buffer], {"bytes": 16}, spans=op.spans, operand_locs=op.operand_locs)
+        else:
+            attrs = {k: v for k, v in op.attrs.items() if k not in ("stage", "depth")}
+            operands = [rw.use(v) for v in op.operands]
+            loaded = rw.value("load", operands, attrs, spans=op.spans, hint=f"g{op.result.name}")
+            rw.op("shared_store", [loaded, buffer])
+        value = rw.op("shared_load", [buffer], types=[t], names=[op.result.name])
+        rw.replace(op, value.results)
+        return True
+
+    return rewrite(kernel, rule)
+
+
+def _outermost(kernel: Kernel) -> dict[Op, Op]:
+    """For each op inside a loop the outermost enclosing loop; `if` regions are looked through."""
+    found: dict[Op, Op] = {}
+
+    def visit(block: Block, loop: Op | None) -> None:
+        for op in block.ops:
+            if loop is not None:
+                found[op] = loop
+            for region in op.regions:
+                visit(region, loop or (op if op.name in ("for", "while") else None))
+
+    visit(kernel.body, None)
+    return found
+
+
+PASS = Pass(
+    "place-memory",
+    _run,
+    requires=frozenset({"accesses_chosen"}),
+    establishes=frozenset({"placed"}),
+    summary="stages the operands of mma in LDS",
+)

@@ -1,0 +1,143 @@
+"""Chooses how lanes access global memory: wide where it is proved or tested once, else element by element.
+
+A wide access (up to 16 bytes a lane) needs base address, strides and row end to be multiples of its size, and buffer
+instructions need the span of a tile to stay below 2 GiB. What the text does not prove is tested once per launch: the
+body of the kernel is split into two versions behind a uniform branch.
+
+    %t = load(%A[%i +: 64, %k +: 64]) : tile<bf16[64, 64]>
+
+becomes
+
+    %f = accessible<bytes = 16>(%A[%c0 +: 64, %c0 +: 64]) : i1
+    if %f {
+      %t = load<bytes = 16, via = buffer>(%A[%i +: 64, %k +: 64]) : tile<bf16[64, 64]>
+      ...
+    } else {
+      %t_0 = load<bytes = 2, via = global>(%A[%i +: 64, %k +: 64]) : tile<bf16[64, 64]>
+      ...
+    }
+
+Accesses whose text already states `bytes` and `via` are left alone.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from tileir.ir.builder import Builder, Names
+from tileir.ir.core import AttrValue, Block, Kernel, Op, Value
+from tileir.ir.registry import get
+from tileir.ir.rewriter import Rewriter, all_names
+from tileir.ir.types import I32, GlobalType
+from tileir.passes.base import Context, Pass
+from tileir.passes.facts import Divisibility
+
+WIDEST = 16  # bytes of the widest memory access of a lane: four dwords (CDNA3 ISA, buffer_load_dwordx4)
+
+
+def contiguous_dim(view: GlobalType) -> int | None:
+    """The dimension whose stride is certainly 1, or None."""
+    if view.strides is None:
+        return view.rank - 1
+    return next((d for d in reversed(range(view.rank)) if view.strides[d] == 1), None)
+
+
+def is_open(op: Op) -> bool:
+    """Whether the op is an access of global memory whose width is still to be chosen."""
+    return op.name in ("load", "store") and not op.attrs.get("bytes")
+
+
+def access(op: Op) -> tuple[GlobalType, list[Value]]:
+    """View type and index values of a load or store."""
+    at = get(op.name).access_position
+    assert at is not None and op.spans is not None
+    view = op.operands[at].type
+    assert isinstance(view, GlobalType)
+    return view, op.operands[at + 1 : at + 1 + len(op.spans)]
+
+
+def ideal_bytes(op: Op, facts: Divisibility) -> int:
+    """Widest access that the spans and start indices allow, whatever the view's address and strides are; 0 if the
+    access gathers rows through a tile of indices (its span is unknown)."""
+    view, indices = access(op)
+    assert op.spans is not None
+    if any(not v.tile.is_scalar for v in indices):
+        return 0
+    size = view.elem.bytes
+    d = contiguous_dim(view)
+    if d is None or op.spans[d] is None or view.elem.bits % 8:
+        return size
+    start = facts.of(indices[d])
+    run = math.gcd(op.spans[d] or 0, start) if start else op.spans[d] or 0
+    return max(size, min(WIDEST, (run & -run) * size))
+
+
+def _run(kernel: Kernel, ctx: Context) -> Kernel:
+    facts = Divisibility(kernel)
+    open_ops = [op for op in kernel.walk() if is_open(op)]
+    if not open_ops:
+        return kernel
+    widths = {op: ideal_bytes(op, facts) for op in open_ops}
+    names = Names(all_names(kernel))
+    args = [Value(a.name, a.type, a.loc) for a in kernel.args]
+    mapping = dict(zip(kernel.args, args, strict=True))
+    body = Block()
+    builder = Builder(body, names, kernel.loc)
+    zero = builder.constant(0, I32)
+    tests: dict[object, Value] = {}
+    for op in open_ops:
+        if widths[op]:
+            view, _ = access(op)
+            at = get(op.name).access_position
+            assert at is not None and op.spans is not None
+            key = (op.operands[at].name, op.spans, widths[op])
+            if key not in tests:
+                operands = [mapping[op.operands[at]], *[zero] * len(op.spans)]
+                tests[key] = builder.value(
+                    "accessible", operands, {"bytes": widths[op]}, spans=op.spans, loc=op.loc, hint="fast"
+                )
+    if not tests:
+        return replace(kernel, args=args, body=_version(kernel, names, mapping, {}, rename=False))
+    condition, *others = tests.values()
+    for other in others:
+        condition = builder.value("and", [condition, other], hint="fast")
+    regions = [
+        _version(kernel, names, mapping, widths, rename=False),
+        _version(kernel, names, mapping, {}, rename=True),
+    ]
+    for region in regions:
+        region.ops.append(Op("yield", [], loc=kernel.loc))
+    builder.op("if", [condition], regions=regions, loc=kernel.loc)
+    return replace(kernel, args=args, body=body)
+
+
+def _version(kernel: Kernel, names: Names, mapping: dict[Value, Value], widths: dict[Op, int], rename: bool) -> Block:
+    """A copy of the body in which open accesses have `widths` (none: element by element, global)."""
+
+    def rule(rw: Rewriter, op: Op) -> bool:
+        attrs: dict[str, AttrValue] = dict(op.attrs)
+        if is_open(op):
+            view, _ = access(op)
+            wide = widths.get(op, 0)
+            attrs["bytes"] = wide or view.elem.bytes
+            attrs["via"] = "buffer" if wide else "global"
+        new = rw.copy(op, attrs=attrs)
+        if rename:
+            for v in [*new.results, *(a for r in new.regions for a in r.args)]:
+                v.name = names.fresh(v.name)
+        return True
+
+    block = Block()
+    rw = Rewriter(block, names, rule, dict(mapping))
+    rw.ops(kernel.body)
+    return block
+
+
+PASS = Pass(
+    "split-access",
+    _run,
+    requires=frozenset({"bound"}),
+    establishes=frozenset({"accesses_chosen"}),
+    summary="chooses width and kind of global accesses, testing once per launch what is not proved",
+)
