@@ -1,0 +1,136 @@
+"""Chooses the layout of every LDS buffer from all its accesses, free of bank conflicts where one exists.
+
+    %s = shared_alloc() : shared<bf16[256, 64]>
+
+becomes, for reads of 16 bytes along rows on gfx942,
+
+    %s = shared_alloc() : shared<bf16[256, 64], swizzle(3, 4, 3)>
+
+The rows layout stays where it is already free. Buffers whose text states a layout keep it.
+"""
+
+from __future__ import annotations
+
+from tileir.ir.core import Kernel, Op, Value
+from tileir.ir.diagnostics import error
+from tileir.ir.rewriter import Rewriter, rewrite, uses
+from tileir.ir.types import SharedType, TileType
+from tileir.layout import Layout, LayoutError
+from tileir.layout.banks import Access
+from tileir.layout.choose import choose
+from tileir.layout.shared import SharedLayout
+from tileir.passes.base import Context, Pass
+from tileir.target import Target
+
+_SUFFIX = {16: "b128", 8: "b64", 4: "b32"}
+_NARROW = {
+    ("read", 2): "ds_read_u16",
+    ("read", 1): "ds_read_u8",
+    ("write", 2): "ds_write_b16",
+    ("write", 1): "ds_write_b8",
+}
+
+
+def lds_instruction(direction: str, width: int) -> str:
+    """Machine instruction of a "read" or "write" of `width` bytes per lane."""
+    return _NARROW.get((direction, width)) or f"ds_{direction}_{_SUFFIX[width]}"
+
+
+def as_matrix(layout: Layout, matrix: tuple[int, int]) -> Layout | None:
+    """The register layout of a tile seen as the matrix of its LDS buffer; None where it cannot be seen so."""
+    try:
+        return layout if layout.shape == matrix else layout.reshape(matrix)
+    except LayoutError:
+        return None
+
+
+def access_bytes(t: TileType, shared: SharedLayout | None = None) -> int:
+    """Bytes per lane of one LDS access of a tile whose last dimension is contiguous: at most 16, what the registers
+    hold contiguously, and what the buffer's layout keeps whole and aligned."""
+    assert t.layout is not None
+    axis = t.rank - 1
+    run = t.layout.contiguous(axis)
+    while t.shape[axis] % run:  # a run must not reach past the row into padding
+        run //= 2
+    width = min(16, run * t.elem.bytes)
+    if shared is not None:
+        width = min(width, shared.granule)
+        pitch = shared.args[0] if shared.kind == "padded" else shared.row_bytes
+        if shared.rows > 1:
+            width = min(width, pitch & -pitch)
+    return max(t.elem.bytes, width)
+
+
+def accesses_of(buffer: Value, users: list[tuple[Op, int]], target: Target) -> tuple[list[Access], int | None]:
+    """All register accesses of a buffer, and the bytes per lane of the direct copies into it (None if there are none)."""
+    shared = buffer.type
+    assert isinstance(shared, SharedType)
+    found: list[Access] = []
+    direct: int | None = None
+    for op, _ in users:
+        if op.name == "copy_async":
+            width = op.attrs["bytes"]
+            assert isinstance(width, int)
+            direct = width
+            continue
+        t = (op.result if op.name == "shared_load" else op.operands[0]).tile
+        assert t.layout is not None
+        layout = as_matrix(t.layout, shared.matrix)
+        if layout is None:
+            continue
+        width = access_bytes(TileType(t.elem, layout.shape, layout))
+        direction = "read" if op.name == "shared_load" else "write"
+        fact = target.lds_access(lds_instruction(direction, width))
+        found.append(
+            Access.of_layout(
+                f"{direction} at line {op.loc.line}",
+                fact.op,
+                layout,
+                elem_bits=t.elem.bits,
+                bytes_per_lane=width,
+                banks=fact.banks,
+                lane_groups=fact.lane_groups,
+                evidence=fact.evidence,
+            )
+        )
+    return found, direct
+
+
+def _run(kernel: Kernel, ctx: Context) -> Kernel:
+    users = uses(kernel)
+    chosen: dict[Value, SharedType] = {}
+    for op in kernel.walk():
+        if op.name != "shared_alloc":
+            continue
+        shared = op.result.type
+        assert isinstance(shared, SharedType)
+        if shared.layout is not None:
+            continue
+        found, direct = accesses_of(op.result, users.get(op.result, []), ctx.target)
+        try:
+            layout, proof = choose(shared.matrix, shared.elem.bits, found, direct_bytes=direct)
+        except LayoutError as e:
+            raise error(
+                "E0802", f"no LDS layout for %{op.result.name}: {e}", op.loc, legal="a tile of whole bytes per row"
+            ) from e
+        if not proof.conflict_free:
+            ctx.log.remark("R0801", f"LDS accesses of %{op.result.name} conflict: {proof.summary()}", op.loc)
+        chosen[op.result] = SharedType(shared.elem, shared.shape, layout)
+
+    def rule(rw: Rewriter, op: Op) -> bool:
+        if op.name != "shared_alloc" or op.result not in chosen:
+            return False
+        value = rw.value("shared_alloc", [], op.attrs, types=[chosen[op.result]], names=[op.result.name], loc=op.loc)
+        rw.replace(op, [value])
+        return True
+
+    return rewrite(kernel, rule)
+
+
+PASS = Pass(
+    "layout-lds",
+    _run,
+    requires=frozenset({"converted"}),
+    establishes=frozenset({"lds_laid_out"}),
+    summary="chooses the layout of every LDS buffer",
+)
