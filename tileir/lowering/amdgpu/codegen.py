@@ -1,0 +1,426 @@
+"""MLIR or LLVM IR or assembly to a code object, inside the worker process.
+
+This module imports MLIR and LLVM, both of which can end the process; nothing but `worker_main` imports it.
+
+What runs is decided by the text: MLIR conversions only for the dialects it uses (text in the `llvm` and `rocdl`
+dialects passes unchanged), LLVM IR passes only when asked for. Everything is deterministic: fresh context per
+compile, one thread, no paths or times in any output.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import llvmlite.binding as llvm
+from mlir import ir as mlir_ir
+
+# The function itself: the module mlir.dialects.llvm around it costs 14 ms for op classes that nothing here uses.
+from mlir._mlir_libs._mlirDialectsLLVM import translate_module_to_llvmir  # pyright: ignore[reportMissingModuleSource]
+from mlir.passmanager import PassManager
+
+from tileir.lowering.amdgpu import external
+from tileir.lowering.amdgpu.failure import MESSAGE_MARK
+
+ir: Any = mlir_ir  # its type stubs lag behind it
+TRIPLE = "amdgcn-amd-amdhsa"
+INPUT_DIALECTS = ("llvm", "rocdl", "amdgpu", "vector", "arith")
+INPUT_OPERATIONS = ("builtin.module", "gpu.module")
+OUTPUT_DIALECTS = ("llvm", "rocdl")
+# Without these passes the text stays exactly as written. `convert-gpu-to-rocdl` is left out on purpose: it turns
+# llvm.frem and the llvm.intr mathematics into calls of a device library that is not linked.
+CONVERSIONS = (
+    ("vector", "convert-vector-to-llvm"),
+    ("arith", "convert-arith-to-llvm"),
+    ("amdgpu", "convert-amdgpu-to-rocdl{{chipset={chip}}}"),
+)
+LINE_TABLES = "ensure-debug-info-scope-on-llvm-func{emission-kind=LineTablesOnly}"
+MINIMAL_PASSES = ("instruction_combine", "new_gvn", "loop_rotate", "instruction_combine", "simplify_cfg")
+PIPELINES = ("none", "minimal", "O1", "O2", "O3")
+# The attribute with which MLIR text names kernel arguments; MLIR itself forgets the names of values.
+ARGUMENT_NAMES = "argument_names"
+VERSION_FLAG = "amdhsa_code_object_version"
+
+_ASSEMBLY_IN_IR = re.compile(
+    r'\basm (?:(?:sideeffect|alignstack|inteldialect|unwind) )*"[^"]|^module asm "', re.MULTILINE
+)
+_FLAG_IN_IR = re.compile(rf'!"{VERSION_FLAG}", i32 (\d+)')
+_FLAG_IN_ASSEMBLY = re.compile(rf"^\s*\.{VERSION_FLAG}\s+(\d+)", re.MULTILINE)
+_LLVM_PARSE_ERROR = re.compile(r"<string>:(\d+):(\d+): error: (.*)")
+
+
+@dataclass(frozen=True)
+class Located:
+    """One message of MLIR, LLVM or the assembler. Line and column count from 1, 0 means unknown."""
+
+    severity: str
+    message: str
+    file: str = ""
+    line: int = 0
+    column: int = 0
+
+
+class Rejected(Exception):
+    """The input cannot be compiled; the process is sound and goes on."""
+
+    def __init__(self, message: str, located: tuple[Located, ...] = ()) -> None:
+        super().__init__(message)
+        self.located = located
+
+
+@dataclass(frozen=True)
+class Request:
+    """One compilation; see `worker.Worker.compile` for the meaning of the fields."""
+
+    stage: str
+    text: str
+    target: str
+    code_object_version: int | None
+    opt: int
+    passes: str
+    emit: tuple[str, ...]
+
+
+@dataclass
+class Result:
+    """What a compilation produced: texts and bytes by kind, and seconds by step."""
+
+    outputs: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    timings: dict[str, float] = field(default_factory=dict[str, float])
+
+    @contextmanager
+    def step(self, name: str) -> Generator[None, None, None]:
+        """Measures a step."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.timings[name] = self.timings.get(name, 0.0) + time.perf_counter() - start
+
+
+class Contexts:
+    """MLIR contexts, each used once. The next one is made while the worker waits."""
+
+    def __init__(self) -> None:
+        self._next: Any = None
+
+    def prepare(self) -> None:
+        """Makes the next context."""
+        if self._next is None:
+            context = ir.Context(load_on_create_dialects=["builtin", "gpu", *OUTPUT_DIALECTS])
+            context.enable_multithreading(False)
+            self._next = context
+
+    def take(self) -> Any:
+        """A fresh context."""
+        self.prepare()
+        context, self._next = self._next, None
+        assert context is not None
+        return context
+
+
+def initialise(options: tuple[str, ...]) -> Contexts:
+    """Prepares LLVM with process-wide options such as `-enable-misched=0`. A wrong option ends the process."""
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    for option in options:
+        llvm.set_option("tileir", option)
+    contexts = Contexts()
+    contexts.prepare()
+    return contexts
+
+
+def compile_request(request: Request, contexts: Contexts) -> Result:
+    """Runs one compilation; raises `Rejected`, or ends the process where LLVM or MLIR do."""
+    result = Result()
+    if request.stage == "asm":
+        _finish(_assemble(request.text, request, result), request, result)
+        return result
+    names: dict[str, list[str]] = {}
+    text = request.text
+    if request.stage == "mlir":
+        text, names = _translate(request, contexts.take(), result)
+    if {"llvm", "asm", "obj", "hsaco"} & set(request.emit):
+        _generate(text, names, request, result)
+    return result
+
+
+# MLIR
+
+
+def _translate(request: Request, context: Any, result: Result) -> tuple[str, dict[str, list[str]]]:
+    """MLIR text to LLVM IR text and the argument names of its functions."""
+    messages: list[Located] = []
+
+    def collect(diagnostic: Any) -> bool:
+        message = _located(diagnostic)
+        messages.append(message)
+        # A failed translation ends the process: what is known must be out before.
+        print(MESSAGE_MARK + json.dumps(list(vars(message).values())), file=sys.stderr, flush=True)
+        return True
+
+    with context, _mlir_errors("the MLIR text is not valid"):
+        handler = context.attach_diagnostic_handler(collect)
+        try:
+            with result.step("parse"):
+                module = ir.Module.parse(request.text)
+            with result.step("check"):
+                kernels, dialects = _check_input(module)
+            with result.step("convert"):
+                _convert(module, dialects, request.target)
+            if "mlir" in request.emit:
+                with result.step("print"):
+                    text = module.operation.get_asm(enable_debug_info=True)
+                    result.outputs["mlir"] = text.encode()
+            if request.emit == ("mlir",):
+                return "", {}
+            names = _argument_names(kernels)
+            with result.step("translate"):
+                PassManager.parse(f"builtin.module({LINE_TABLES})").run(module.operation)
+                try:
+                    text = translate_module_to_llvmir(kernels)
+                except RuntimeError as error:
+                    raise Rejected("MLIR could not be translated to LLVM IR", tuple(messages)) from error
+        finally:
+            handler.detach()
+    if any(m.severity == "error" for m in messages):
+        raise Rejected("MLIR could not be translated to LLVM IR", tuple(messages))
+    return text, names
+
+
+def _check_input(module: Any) -> tuple[Any, set[str]]:
+    """The `gpu.module` and the dialects in use; rejects operations outside the accepted dialects."""
+    modules = [op for op in module.body.operations if op.operation.name == "gpu.module"]
+    if len(modules) != 1 or len(module.body.operations) != 1:
+        raise Rejected("the MLIR text must hold exactly one gpu.module, and nothing beside it")
+    found: set[str] = set()
+    wrong: list[Located] = []
+
+    def visit(op: Any) -> Any:
+        name: str = op.name
+        dialect = name.partition(".")[0]
+        found.add(dialect)
+        if dialect not in INPUT_DIALECTS and name not in INPUT_OPERATIONS:
+            wrong.append(_at(op.location, f"operation '{name}' is not accepted"))
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    if wrong:
+        legal = ", ".join(INPUT_DIALECTS)
+        raise Rejected(f"operations of these dialects are accepted inside gpu.module: {legal}", tuple(wrong))
+    return modules[0].operation, found
+
+
+def _convert(module: Any, dialects: set[str], chip: str) -> None:
+    passes = [name.format(chip=chip) for dialect, name in CONVERSIONS if dialect in dialects]
+    if not passes:
+        return
+    pipeline = ",".join([*passes, "reconcile-unrealized-casts"])
+    PassManager.parse(f"builtin.module(gpu.module({pipeline}))").run(module.operation)
+    left: list[Located] = []
+
+    def visit(op: Any) -> Any:
+        if op.name.partition(".")[0] not in OUTPUT_DIALECTS and op.name not in INPUT_OPERATIONS:
+            left.append(_at(op.location, f"operation '{op.name}' has no lowering for {chip}"))
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    if left:
+        raise Rejected("operations remained that cannot be translated to LLVM IR", tuple(left))
+
+
+def _argument_names(kernels: Any) -> dict[str, list[str]]:
+    names: dict[str, list[str]] = {}
+    for op in kernels.regions[0].blocks[0].operations:
+        if op.operation.name == "llvm.func" and ARGUMENT_NAMES in op.operation.attributes:
+            attribute = op.operation.attributes[ARGUMENT_NAMES]
+            symbol = ir.StringAttr(op.operation.attributes["sym_name"]).value
+            try:
+                names[symbol] = [ir.StringAttr(name).value for name in ir.ArrayAttr(attribute)]
+            except ValueError:
+                where = (_at(op.operation.location, f"function '{symbol}'"),)
+                raise Rejected(f"'{ARGUMENT_NAMES}' must be an array of strings", where) from None
+    return names
+
+
+@contextmanager
+def _mlir_errors(message: str) -> Generator[None, None, None]:
+    try:
+        yield
+    except ir.MLIRError as error:
+        raise Rejected(message, tuple(_located(d) for d in error.error_diagnostics)) from error
+
+
+def _located(diagnostic: Any) -> Located:
+    severity = str(diagnostic.severity).rpartition(".")[2].lower()
+    useless = ("see current operation", "Available dialects")
+    notes = "".join(f"; {n.message.strip()}" for n in diagnostic.notes if not n.message.startswith(useless))
+    return _at(diagnostic.location, diagnostic.message.strip() + notes, severity)
+
+
+def _at(location: Any, message: str, severity: str = "error") -> Located:
+    while not location.is_a_file():
+        if location.is_a_name():
+            location = location.child_loc
+        elif location.is_a_fused() and location.locations:
+            location = location.locations[0]
+        elif location.is_a_callsite():
+            location = location.callee
+        else:
+            return Located(severity, message)
+    name = "" if location.filename == "-" else location.filename
+    return Located(severity, message, name, location.start_line, location.start_col)
+
+
+# LLVM
+
+
+def _generate(text: str, names: Mapping[str, list[str]], request: Request, result: Result) -> None:
+    """LLVM IR text to the outputs that are asked for. Code generation changes a module, so each run parses anew."""
+    machine = llvm.Target.from_triple(TRIPLE).create_target_machine(cpu=request.target, opt=request.opt)
+    header, text = _with_flags(text, str(machine.target_data), request.code_object_version)
+    with result.step("llvm-parse"):
+        module = _parse(header + text, header.count("\n"))
+        _name_arguments(module, names)
+    if request.passes != "none":
+        with result.step("optimise"):
+            _optimise(module, machine, request.passes)
+    wants_object = bool({"obj", "hsaco"} & set(request.emit))
+    # LLVM as built for llvmlite has no AMDGPU assembler: with assembly in the IR the way goes through text.
+    through_text = wants_object and _ASSEMBLY_IN_IR.search(text) is not None
+    final = ""
+    if {"llvm", "asm"} & set(request.emit):
+        with result.step("print"):
+            final = str(module)
+        if "llvm" in request.emit:
+            result.outputs["llvm"] = final.encode()
+    if through_text:
+        with result.step("codegen"):
+            assembly = machine.emit_assembly(module)
+        if "asm" in request.emit:
+            result.outputs["asm"] = assembly.encode()
+        _finish(_assemble(assembly, request, result), request, result)
+        return
+    if "asm" in request.emit:
+        with result.step("codegen-listing"):
+            machine.set_asm_verbosity(True)
+            result.outputs["asm"] = machine.emit_assembly(_parse(final)).encode()
+    if wants_object:
+        with result.step("codegen"):
+            obj = machine.emit_object(module)
+        _finish(obj, request, result)
+
+
+def _with_flags(text: str, data_layout: str, version: int | None) -> tuple[str, str]:
+    """A header and the text, with target and code object version where it does not state them itself.
+
+    A contradiction between the text and what is asked for is rejected.
+    """
+    lines: list[str] = []
+    triple = re.search(r'^target triple = "([^"]*)"', text, re.MULTILINE)
+    if triple is not None and not triple[1].startswith("amdgcn"):
+        raise Rejected(f"the LLVM IR is for '{triple[1]}', not for {TRIPLE}")
+    if triple is None:
+        lines.append(f'target triple = "{TRIPLE}"\n')
+    if not re.search(r"^target datalayout = ", text, re.MULTILINE):
+        lines.append(f'target datalayout = "{data_layout}"\n')
+    stated = _FLAG_IN_IR.search(text)
+    _check_version(int(stated[1]) // 100 if stated else None, version, "the LLVM IR")
+    if stated is None:
+        # Metadata numbers need not be dense; the largest in the text is unknown without parsing it.
+        number = max((int(n) for n in re.findall(r"^!(\d+) = ", text, re.MULTILINE)), default=-1) + 1
+        text += f"\n!llvm.module.flags = !{{!{number}}}\n"
+        text += f'!{number} = !{{i32 1, !"{VERSION_FLAG}", i32 {100 * (version or 5)}}}\n'
+    return "".join(lines), text
+
+
+def _check_version(stated: int | None, asked: int | None, what: str) -> None:
+    if stated is not None and asked is not None and stated != asked:
+        raise Rejected(f"{what} states code object version {stated}, but version {asked} was asked for")
+
+
+def _parse(text: str, header_lines: int = 0) -> llvm.ModuleRef:
+    try:
+        module = llvm.parse_assembly(text)
+        module.verify()
+    except RuntimeError as error:
+        found = _LLVM_PARSE_ERROR.search(str(error))
+        located = (Located("error", found[3], "", int(found[1]) - header_lines, int(found[2])),) if found else ()
+        detail = "" if found else f": {str(error).strip()}"
+        raise Rejected(f"the LLVM IR is not valid{detail}", located) from error
+    return module
+
+
+def _name_arguments(module: llvm.ModuleRef, names: Mapping[str, list[str]]) -> None:
+    for function, arguments in names.items():
+        values = list(module.get_function(function).arguments)
+        if len(values) != len(arguments):
+            raise Rejected(f"'{ARGUMENT_NAMES}' of '{function}' names {len(arguments)} of {len(values)} arguments")
+        for value, name in zip(values, arguments, strict=True):
+            value.name = name
+
+
+def _optimise(module: llvm.ModuleRef, machine: llvm.TargetMachine, passes: str) -> None:
+    speed = 0 if passes == "minimal" else PIPELINES.index(passes) - PIPELINES.index("O1") + 1
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=speed))
+    if passes == "minimal":
+        manager = llvm.create_new_function_pass_manager()
+        for name in MINIMAL_PASSES:
+            getattr(manager, f"add_{name}_pass")()
+        for function in module.functions:
+            if not function.is_declaration:
+                manager.run(function, builder)
+    else:
+        builder.getModulePassManager().run(module, builder)
+
+
+# Objects
+
+
+def _assemble(text: str, request: Request, result: Result) -> bytes:
+    stated = _FLAG_IN_ASSEMBLY.search(text)
+    _check_version(int(stated[1]) if stated else None, request.code_object_version, "the assembly")
+    if request.stage == "asm" and "asm" in request.emit:
+        result.outputs["asm"] = text.encode()
+    with result.step("assemble"), _tool_errors():
+        return external.assemble(text, request.target, request.code_object_version or 5)
+
+
+def _finish(obj: bytes, request: Request, result: Result) -> None:
+    if "obj" in request.emit:
+        result.outputs["obj"] = obj
+    if "hsaco" in request.emit:
+        with result.step("link"), _tool_errors():
+            result.outputs["hsaco"] = external.link(obj)
+
+
+@contextmanager
+def _tool_errors() -> Generator[None, None, None]:
+    try:
+        yield
+    except external.ToolError as error:
+        located = tuple(Located(s, m, "", line, column) for s, m, line, column in error.located)
+        raise Rejected(str(error), located) from error
+
+
+WARM_UP = """module { gpu.module @warm_up { llvm.func @k(%0: !llvm.ptr<1>) attributes {rocdl.kernel} {
+  %1 = rocdl.workitem.id.x : i32
+  llvm.store %1, %0 : i32, !llvm.ptr<1>
+  llvm.return
+} } }"""
+
+
+def warm_up(contexts: Contexts, chip: str, announced: Callable[[], bool]) -> None:
+    """Pays first-use costs of every step (about 30 ms) while the front end is still at work.
+
+    `announced` tells that a request has arrived: then these costs are left to the request itself.
+    """
+    if not announced():
+        compile_request(Request("mlir", WARM_UP, chip, None, 2, "none", ("hsaco",)), contexts)
+    contexts.prepare()

@@ -1,0 +1,87 @@
+"""The worker process: reads requests from standard input, answers on what was standard output.
+
+Started by `worker.Worker`. Its arguments are the process-wide LLVM options.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import select
+import sys
+from typing import Any, cast
+
+from tileir.lowering.amdgpu import protocol
+
+
+def main(options: tuple[str, ...], chip: str) -> None:
+    """Serves requests until the other end closes the pipe."""
+    faulthandler.enable()
+    # Libraries print to standard output too: the pipe gets descriptors of its own.
+    requests, answers = os.dup(0), os.dup(1)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(2, 1)
+    os.close(null)
+
+    # The MLIR bindings import numpy where they can, for conversions that nobody asks for here; it costs 40 ms.
+    sys.modules["numpy"] = cast(Any, None)
+    from tileir.lowering.amdgpu import codegen
+
+    contexts = codegen.initialise(options)
+    codegen.warm_up(contexts, chip, lambda: bool(select.select([requests], [], [], 0)[0]))
+    while (frame := _receive(requests)) is not None:
+        message, blobs = frame
+        _send(answers, *_answer(message, blobs, contexts))
+        contexts.prepare()
+
+
+def _answer(message: dict[str, Any], blobs: dict[str, bytes], contexts: Any) -> tuple[dict[str, Any], dict[str, bytes]]:
+    from tileir.lowering.amdgpu import codegen
+
+    request = codegen.Request(
+        stage=message["stage"],
+        text=blobs["text"].decode(),
+        target=message["target"],
+        code_object_version=message["code_object_version"],
+        opt=message["opt"],
+        passes=message["passes"],
+        emit=tuple(message["emit"]),
+    )
+    try:
+        result = codegen.compile_request(request, contexts)
+    except codegen.Rejected as error:
+        located = [[d.severity, d.message, d.file, d.line, d.column] for d in error.located]
+        return {"rejected": str(error), "located": located}, {}
+    return {"timings": result.timings}, result.outputs
+
+
+def _receive(descriptor: int) -> tuple[dict[str, Any], dict[str, bytes]] | None:
+    prefix = _read(descriptor, protocol.LENGTHS.size)
+    if prefix is None:
+        return None
+    header_size, body_size = protocol.lengths(prefix)
+    header = _read(descriptor, header_size)
+    body = _read(descriptor, body_size)
+    return None if header is None or body is None else protocol.decode(header, body)
+
+
+def _read(descriptor: int, size: int) -> bytes | None:
+    """`size` bytes, or None when the pipe closes first."""
+    parts: list[bytes] = []
+    while size:
+        part = os.read(descriptor, min(size, 1 << 20))
+        if not part:
+            return None
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def _send(descriptor: int, message: dict[str, Any], blobs: dict[str, bytes]) -> None:
+    view = memoryview(protocol.encode(message, blobs))
+    while view:
+        try:
+            view = view[os.write(descriptor, view) :]
+        except BrokenPipeError:
+            sys.exit(0)
