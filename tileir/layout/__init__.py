@@ -1,24 +1,41 @@
 """Layouts of tiles in registers and LDS: pure mathematics over GF(2); hardware numbers are passed in by callers."""
 
+from .banks import Access, AccessProof, BankRule, Proof, conflict_degree, conflict_degrees, prove
 from .blocked import blocked
+from .choose import address_bases, choose
+from .conversion import Conversion, conversion, transpose_sources
 from .linear import FreeMasks, Layout, LayoutError, broadcast_source
 from .mfma import accumulator_k_order, k_block, mfma_accumulator, mfma_operand, mma_layouts, wide_k_order
 from .mma import MmaPlan, MmaStep, fragments, mma_plan
+from .shared import SharedLayout
 
 __all__ = [
+    "Access",
+    "AccessProof",
+    "BankRule",
+    "Conversion",
     "FreeMasks",
     "Layout",
     "LayoutError",
     "MmaPlan",
     "MmaStep",
+    "Proof",
+    "SharedLayout",
     "accumulator_k_order",
+    "address_bases",
     "blocked",
     "broadcast_source",
+    "choose",
+    "conflict_degree",
+    "conflict_degrees",
+    "conversion",
     "fragments",
     "k_block",
     "mfma_accumulator",
     "mfma_operand",
     "mma_layouts",
     "mma_plan",
+    "prove",
+    "transpose_sources",
     "wide_k_order",
 ]

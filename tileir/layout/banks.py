@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
@@ -72,82 +73,95 @@ def conflict_degree(
     return int(conflict_degrees(addresses, bytes_per_lane, banks, lane_groups, bank_bytes).max(initial=0))
 
 
+class BankRule(Protocol):
+    """How the LDS serves one instruction: the facts of `tileir.target` that the model needs (structural type)."""
+
+    @property
+    def op(self) -> str: ...
+    @property
+    def bytes_per_lane(self) -> int: ...
+    @property
+    def addresses_per_lane(self) -> int: ...
+    @property
+    def banks(self) -> int: ...
+    @property
+    def bank_bytes(self) -> int: ...
+    @property
+    def lane_groups(self) -> tuple[tuple[int, ...], ...]: ...
+    @property
+    def evidence(self) -> str: ...
+
+
 @dataclass(frozen=True, eq=False)
 class Access:
     """All LDS instructions of one kind that touch a shared tile.
 
     Attributes:
         name: what it is, for messages ("read of %a").
-        instruction: machine instruction ("ds_read_b128").
+        rule: the machine instruction and its facts on the chip; one address per lane.
         rows, cols: element at which lane l of instruction i begins, int64 [instructions, 64]; row -1 = inactive.
-        bytes_per_lane: contiguous bytes per lane.
-        banks, lane_groups, evidence: facts of the instruction on the chip.
+
+    Raises:
+        LayoutError: a two-address instruction, lane groups that are no partition, arrays of another shape.
     """
 
     name: str
-    instruction: str
+    rule: BankRule
     rows: IntArray
     cols: IntArray
-    bytes_per_lane: int
-    banks: int
-    lane_groups: tuple[tuple[int, ...], ...]
-    evidence: str
+
+    def __post_init__(self) -> None:
+        _check_groups(self.rule.lane_groups)
+        if self.rule.addresses_per_lane != 1:
+            raise LayoutError(f"{self.name}: {self.rule.op} has several addresses per lane; use the one-address form")
+        if self.rows.shape != self.cols.shape or self.rows.ndim != 2 or self.rows.shape[1] != WAVE:
+            raise LayoutError(f"{self.name}: rows and cols must be [instructions, {WAVE}]")
 
     def addresses(self, shared: SharedLayout) -> IntArray:
         """Byte addresses [instructions, 64] in a layout, -1 for inactive lanes.
 
         Raises:
-            LayoutError: the layout tears a lane's bytes apart or misaligns them to less than a dword.
+            LayoutError: the layout tears a lane's bytes apart.
         """
         inactive = self.rows < 0
-        x = (
-            np.where(inactive, 0, self.rows) * shared.row_bytes
-            + np.where(inactive, 0, self.cols) * shared.elem_bits // 8
-        )
-        address = shared.offset_of_image(x)
-        last = shared.offset_of_image(x + self.bytes_per_lane - 1)
-        if np.any(~inactive & (last - address != self.bytes_per_lane - 1)):
-            raise LayoutError(f"{shared} tears the {self.bytes_per_lane} bytes of a lane apart for {self.name}")
+        image = np.where(inactive, 0, self.rows * shared.row_bytes + self.cols * shared.elem_bits // 8)
+        address = shared.offset_of_image(image)
+        last = shared.offset_of_image(image + self.rule.bytes_per_lane - 1)
+        if np.any(~inactive & (last - address != self.rule.bytes_per_lane - 1)):
+            raise LayoutError(f"{shared} tears the {self.rule.bytes_per_lane} bytes of a lane apart for {self.name}")
         return np.where(inactive, -1, address)
 
     def degrees(self, shared: SharedLayout) -> IntArray:
         """Degree of every instruction and group, int64 [instructions, groups]."""
-        return conflict_degrees(self.addresses(shared), self.bytes_per_lane, self.banks, self.lane_groups)
+        return self.degrees_at(self.addresses(shared))
+
+    def degrees_at(self, addresses: IntArray) -> IntArray:
+        """Degrees at given byte addresses [instructions, 64]."""
+        r = self.rule
+        return conflict_degrees(addresses, r.bytes_per_lane, r.banks, r.lane_groups, r.bank_bytes)
 
     @classmethod
-    def of_layout(
-        cls,
-        name: str,
-        instruction: str,
-        layout: Layout,
-        *,
-        elem_bits: int,
-        bytes_per_lane: int,
-        banks: int,
-        lane_groups: LaneGroups,
-        evidence: str,
-    ) -> Access:
+    def of_layout(cls, name: str, rule: BankRule, layout: Layout, elem_bits: int) -> Access:
         """The accesses that move a tile between LDS and the registers of ``layout`` (rank 2, columns contiguous in LDS).
 
-        Every run of ``bytes_per_lane`` bytes of columns is one instruction; lanes that hold only holes are inactive.
+        Every run of ``rule.bytes_per_lane`` bytes of columns is one instruction. Lanes that hold only holes are taken as
+        inactive; if they do access LDS, pass the layout of the padded tile.
 
         Raises:
             LayoutError: the layout does not have runs of that length.
         """
-        vector = bytes_per_lane * 8 // elem_bits
-        if layout.rank != 2 or layout.contiguous(1) < vector or bytes_per_lane * 8 % elem_bits:
+        vector = rule.bytes_per_lane * 8 // elem_bits
+        if layout.rank != 2 or rule.bytes_per_lane * 8 % elem_bits or layout.contiguous(1) < vector:
             raise LayoutError(
-                f"{name}: {bytes_per_lane}-byte accesses need {vector} elements contiguous along columns in the lowest "
-                f"registers of {layout}"
+                f"{name}: {rule.op} needs {vector} elements contiguous along columns in the lowest registers of {layout}"
             )
         table = layout.owner_table()[:, :, ::vector, :]
         hole = np.any(table >= np.array(layout.shape), axis=-1)
         rows = np.where(hole, -1, table[..., 0]).transpose(0, 2, 1).reshape(-1, WAVE)
         cols = np.where(hole, 0, table[..., 1]).transpose(0, 2, 1).reshape(-1, WAVE)
-        both = np.unique(np.stack([rows, cols], axis=-1), axis=0)
-        both = both[np.any(both[..., 0] >= 0, axis=1)]
-        groups = tuple(tuple(g) for g in lane_groups)
-        return cls(name, instruction, both[..., 0], both[..., 1], bytes_per_lane, banks, groups, evidence)
+        keys = {rows[i].tobytes() + cols[i].tobytes(): i for i in reversed(range(len(rows))) if rows[i].max() >= 0}
+        distinct = sorted(keys.values())
+        return cls(name, rule, rows[distinct], cols[distinct])
 
 
 # -- proofs --------------------------------------------------------------------------------------------------------
@@ -244,22 +258,22 @@ class AccessProof:
 
     def report(self) -> str:
         """The enumeration of the worst instruction, group by group, and the rank argument."""
-        a = self.access
+        a = self.access.rule
         count = len(self.addresses)
         lines = [
-            f"{a.name}: {a.instruction}, {a.bytes_per_lane} bytes per lane, {a.banks} banks, lane groups {a.evidence}",
+            f"{self.access.name}: {a.op}, {a.bytes_per_lane} bytes per lane, {a.banks} banks, lane groups {a.evidence}",
             f"  degree {self.degree} over {count} instruction{'s' * (count != 1)} of {len(a.lane_groups)} groups; "
             f"instruction {self.worst} in full:",
         ]
-        words = -(-a.bytes_per_lane // 4)
+        words = -(-a.bytes_per_lane // a.bank_bytes)
         for g, group in enumerate(a.lane_groups):
             lines.append(f"  lanes {_ranges(group)}: degree {self.degrees[self.worst, g]}")
             cells: list[str] = []
             for lane in group:
                 address = int(self.addresses[self.worst, lane])
                 if address >= 0:
-                    first = address // 4 % a.banks
-                    last = (address // 4 + words - 1) % a.banks
+                    first = address // a.bank_bytes % a.banks
+                    last = (address // a.bank_bytes + words - 1) % a.banks
                     banks = f"{first}" if words == 1 else f"{first}-{last}"
                     cells.append(f"lane {lane} at {address} banks {banks}")
             lines += ["    " + "; ".join(cells[i : i + 4]) for i in range(0, len(cells), 4)]
@@ -293,7 +307,7 @@ class Proof:
         lines = [head + f"{self.shared.size_bytes} bytes"]
         for p in self.accesses:
             lines.append(
-                f"  {p.access.name}: {p.access.instruction} degree {p.degree} (lane groups {p.access.evidence})"
+                f"  {p.access.name}: {p.access.rule.op} degree {p.degree} (lane groups {p.access.rule.evidence})"
             )
         return "\n".join(lines)
 
@@ -310,10 +324,11 @@ def prove(shared: SharedLayout, accesses: Sequence[Access]) -> Proof:
     proofs: list[AccessProof] = []
     for access in accesses:
         addresses = access.addresses(shared)
-        degrees = conflict_degrees(addresses, access.bytes_per_lane, access.banks, access.lane_groups)
+        degrees = access.degrees_at(addresses)
+        r = access.rule
         worst = int(degrees.max(axis=1, initial=0).argmax()) if len(degrees) else 0
         ranks = (
-            rank_arguments(addresses[worst], access.bytes_per_lane, access.banks, access.lane_groups)
+            rank_arguments(addresses[worst], r.bytes_per_lane, r.banks, r.lane_groups, r.bank_bytes)
             if len(degrees)
             else None
         )

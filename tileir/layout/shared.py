@@ -151,6 +151,18 @@ class SharedLayout:
 
     # -- the map -------------------------------------------------------------------------------------------------
 
+    def image_to_offset(self, x: int) -> int:
+        """Byte offset of one image byte, in plain integers."""
+        if self.kind == "swizzle":
+            bits, base, shift = self.args
+            return x ^ ((x >> base + shift & (1 << bits) - 1) << base)
+        if self.kind == "xor":
+            for bit, mask in self._pairs:  # ascending, so a mask never changes a bit that is read later
+                x ^= (x >> bit & 1) * mask
+            return x
+        interval, pitch = self._interval
+        return x // interval * pitch + x % interval
+
     def offset_of_image(self, x: Index) -> IntArray:
         """Byte offset of image byte ``x``, elementwise."""
         x = np.asarray(x, dtype=np.int64)
