@@ -12,7 +12,7 @@ from types import MappingProxyType
 from tileir import target
 from tileir.codeobject.descriptor import DESCRIPTOR_SIZE, KernelDescriptor, decode_descriptor
 from tileir.codeobject.dwarf import LineTable, read_line_table
-from tileir.codeobject.elf import ET_REL, SHN_LORESERVE, SHN_UNDEF, STT_FUNC, Elf, Section, Segment, Symbol
+from tileir.codeobject.elf import ET_REL, SHF_ALLOC, SHN_LORESERVE, SHN_UNDEF, STT_FUNC, Elf, Section, Segment, Symbol
 from tileir.codeobject.errors import CodeObjectError
 from tileir.codeobject.metadata import NOTE_OWNER, NT_AMDGPU_METADATA, KernelMetadata, parse_kernels
 from tileir.codeobject.msgpack import Value, decode
@@ -162,21 +162,23 @@ class CodeObject:
         if self.linked:
             entry = symbol.value + descriptor.entry_byte_offset
             code = own if own is not None and own.value == entry else functions.get(entry)
+            if code is None or code.size == 0:
+                code = self._code_without_size(name, entry, at)
         else:  # the entry offset waits for the linker; the function symbol says where the code is
-            if own is None:
-                raise CodeObjectError(f"no symbol for the code of kernel '{name}'", at)
+            if own is None or own.size == 0:
+                raise CodeObjectError(f"no symbol with a size for the code of kernel '{name}'", at)
             entry, code = own.value, own
-        if code is None:
-            section = next(
-                (s for s in self.elf.sections if s.address <= entry < s.address + s.size and s.address), None
-            )
-            if section is None:
-                raise CodeObjectError(f"kernel '{name}' starts at {entry:#x}, where the file has no code", at + 16)
-            code = Symbol(name, entry, section.address + section.size - entry, STT_FUNC, 0, 0, 0)
         offset = self._locate(code, code.size)
         if self.linked and not any(s.executable and s.vaddr <= entry < s.vaddr + s.filesize for s in self.segments):
             raise CodeObjectError(f"kernel '{name}' starts at {entry:#x}, which is not executable", at + 16)
         return Kernel(name, descriptor, metadata, entry, code.size, self.data, offset)
+
+    def _code_without_size(self, name: str, entry: int, descriptor_at: int) -> Symbol:
+        """Stand-in for the missing symbol (or size) of hand-written assembly: up to the end of the section."""
+        for index, section in enumerate(self.elf.sections):
+            if section.flags & SHF_ALLOC and section.address <= entry < section.address + section.size:
+                return Symbol(name, entry, section.address + section.size - entry, STT_FUNC, 0, 0, index)
+        raise CodeObjectError(f"kernel '{name}' starts at {entry:#x}, where the file has no code", descriptor_at + 16)
 
     def section(self, name: str) -> bytes | None:
         """Contents of section `name`, or None if there is no such section."""

@@ -19,7 +19,7 @@ PT_LOAD, PT_NOTE = 1, 4
 PF_X, PF_W, PF_R = 1, 2, 4
 SHT_SYMTAB, SHT_NOTE, SHT_NOBITS, SHT_DYNSYM = 2, 7, 8, 11
 SHN_UNDEF, SHN_LORESERVE = 0, 0xFF00
-SHF_COMPRESSED = 0x800
+SHF_ALLOC, SHF_COMPRESSED = 0x2, 0x800
 STT_FUNC = 2
 
 MAX_IMAGE_BYTES = 1 << 30  # the loaded image of a code object; a larger one is refused rather than allocated
