@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 
@@ -39,10 +38,14 @@ def blocked(shape: Sequence[int], num_waves: int, *, axis_order: Sequence[int], 
 
 
 def _splits(bits: int, limits: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """All ways to give each axis at most its limit of bits, using no more than ``bits`` altogether."""
-    for choice in itertools.product(*(range(min(bits, limit) + 1) for limit in limits)):
-        if sum(choice) <= bits:
-            yield choice
+    """All ways to deal out ``bits`` bits (or as many as fit) over axes that take at most their limit."""
+    bits = min(bits, sum(limits))
+    if not limits:
+        yield ()
+        return
+    for first in range(max(0, bits - sum(limits[1:])), min(bits, limits[0]) + 1):
+        for rest in _splits(bits - first, limits[1:]):
+            yield (first, *rest)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -65,7 +68,7 @@ def _blocked(shape: tuple[int, ...], num_waves: int, order: tuple[int, ...], vec
             key = (repeats, tuple(-l for l in lanes), padding, tuple(-w for w in reversed(waves)))
             if best is None or key < best[0]:
                 best = key, lanes, waves
-    assert best is not None, "giving no axis any bit is always possible"
+    assert best is not None, "there is always at least one split"
     _, lanes, waves = best
     place = list(own)
 
