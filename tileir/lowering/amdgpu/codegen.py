@@ -10,8 +10,10 @@ compile, one thread, no paths or times in any output.
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -126,14 +128,41 @@ class Contexts:
 
 
 def initialise(options: tuple[str, ...]) -> Contexts:
-    """Prepares LLVM with process-wide options such as `-enable-misched=0`. A wrong option ends the process."""
+    """Prepares LLVM with process-wide options such as `-enable-misched=0`; raises `Rejected` for a wrong option."""
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    for option in options:
-        llvm.set_option("tileir", option)
+    if options:
+        _set_options(options)
     contexts = Contexts()
     contexts.prepare()
     return contexts
+
+
+def _set_options(options: tuple[str, ...]) -> None:
+    """Sets options of LLVM, which by itself ignores unknown names silently and wrong values after a message."""
+    known = _printed(lambda: llvm.set_option("tileir", "-help-hidden"), 1)
+    names = set(re.findall(r"^ +--?([\w-]+)", known, re.MULTILINE))
+    for option in options:
+        name = option.lstrip("-").partition("=")[0]
+        if name not in names:
+            raise Rejected(f"LLVM does not know the option '{option}'")
+        complaint = _printed(lambda option=option: llvm.set_option("tileir", option), 2)
+        if complaint:
+            raise Rejected(f"LLVM rejects the option '{option}': {complaint.strip()}")
+        llvm.set_option("tileir", option)
+
+
+def _printed(action: Callable[[], None], descriptor: int) -> str:
+    """What `action` prints on a file descriptor. It runs in a child process, since it may also exit."""
+    with tempfile.TemporaryFile() as file:
+        child = os.fork()
+        if child == 0:
+            os.dup2(file.fileno(), descriptor)
+            action()
+            os._exit(0)
+        os.waitpid(child, 0)
+        file.seek(0)
+        return file.read().decode(errors="replace")
 
 
 def compile_request(request: Request, contexts: Contexts) -> Result:

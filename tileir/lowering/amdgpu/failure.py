@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 MESSAGE_MARK = "tileir-message "
 """Starts a line on the worker's error output that carries a located message, so that it outlives the worker."""
+FATAL = "fatal"
+"""The severity of a message because of which the worker ended by itself."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +67,6 @@ _DEATHS = (
         re.compile(r"Cannot select: .*|Do not know how to .*"),
         "the instruction selector has no machine instruction for {operation} on this chip",
     ),
-    (re.compile(r"Unknown command line argument '(?P<option>[^']*)'"), "LLVM does not know the option '{option}'"),
-    (re.compile(r"for the (?P<option>\S+) option: (?P<reason>.*)"), "LLVM rejects the option '{option}': {reason}"),
     (re.compile(r"Assertion `(?P<claim>.*)' failed"), "an assertion inside MLIR or LLVM failed: {claim}"),
     (re.compile(r"LLVM ERROR: (?P<what>.*)"), "LLVM gave up: {what}"),
     (re.compile(r"^error: (?:\S+:\d+:\d+: )?(?P<what>.*)", re.MULTILINE), "LLVM rejected the kernel: {what}"),
@@ -83,7 +83,11 @@ def explain_death(status: int | None, stderr: str, stage: str, text: str) -> Cod
     printed last.
     """
     output = stderr.partition("Fatal Python error")[0]
-    reported = [m for m in read_messages(output) if m.severity == "error" and m.line]
+    messages = read_messages(output)
+    for message in messages:
+        if message.severity == FATAL:
+            return CodegenError(message.message, (), stderr, True)
+    reported = [m for m in messages if m.severity == "error" and m.line]
     output = "".join(line for line in output.splitlines(True) if not line.startswith(MESSAGE_MARK))
     for pattern, words in _DEATHS:
         found = pattern.search(output)

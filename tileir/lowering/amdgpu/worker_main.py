@@ -6,12 +6,14 @@ Started by `worker.Worker`. Its arguments are the process-wide LLVM options.
 from __future__ import annotations
 
 import faulthandler
+import json
 import os
 import select
 import sys
 from typing import Any, cast
 
 from tileir.lowering.amdgpu import protocol
+from tileir.lowering.amdgpu.failure import FATAL, MESSAGE_MARK
 
 
 def main(options: tuple[str, ...], chip: str) -> None:
@@ -28,7 +30,11 @@ def main(options: tuple[str, ...], chip: str) -> None:
     sys.modules["numpy"] = cast(Any, None)
     from tileir.lowering.amdgpu import codegen
 
-    contexts = codegen.initialise(options)
+    try:
+        contexts = codegen.initialise(options)
+    except codegen.Rejected as error:
+        print(MESSAGE_MARK + json.dumps([FATAL, str(error), "", 0, 0]), file=sys.stderr)
+        sys.exit(1)
     codegen.warm_up(contexts, chip, lambda: bool(select.select([requests], [], [], 0)[0]))
     while (frame := _receive(requests)) is not None:
         message, blobs = frame
