@@ -206,21 +206,21 @@ class Layout:
 
         The coordinates of a hole are >= shape in some dimension.
         """
-        r, l, w = np.broadcast_arrays(*(np.asarray(x, dtype=np.int64) for x in (reg, lane, wave)))
+        r, l, w = (np.asarray(x, dtype=np.int64) for x in (reg, lane, wave))
+        shape = np.broadcast_shapes(r.shape, l.shape, w.shape)
         rep, inner = np.divmod(r, self.registers_per_block)
-        bits = [
-            (source >> i) & 1
-            for source, vectors in ((inner, self.reg), (l, self.lane), (w, self.wave))
-            for i in range(len(vectors))
-        ]
         out: list[IntArray] = []
         for d in range(self.rank):
-            value = np.zeros(r.shape, dtype=np.int64)
-            for bit, vector in zip(bits, self._vectors, strict=True):
-                if vector[d]:
-                    value ^= bit * vector[d]
+            # each argument's share at its own size first: a whole table then costs two XORs per element
+            value = np.zeros((), dtype=np.int64)
+            for source, vectors in ((inner, self.reg), (l, self.lane), (w, self.wave)):
+                share = np.zeros(source.shape, dtype=np.int64)
+                for i, vector in enumerate(vectors):
+                    if vector[d]:
+                        share ^= (source >> i & 1) * vector[d]
+                value = value ^ share
             step = math.prod(self.reps[d + 1 :])
-            out.append(value + (rep // step) % self.reps[d] * self.block[d])
+            out.append(np.broadcast_to(value + rep // step % self.reps[d] * self.block[d], shape))
         return tuple(out)
 
     def owner_table(self) -> IntArray:

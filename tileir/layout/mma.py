@@ -87,6 +87,7 @@ def mma_plan(
     sizes = a.num_registers // len(a_row), b.num_registers // len(b_row), c.num_registers // len(c_origin)
     rank_of_k = {key: i for i, key in enumerate(dict.fromkeys(a_keys))}
     k_needed = a.padded_shape[1]
+    covers: dict[tuple[bytes, ...], bool] = {}
     for fc, origin in enumerate(c_origin):
         rows = by_row_a.get(np.ascontiguousarray(origin[:, 0]).tobytes(), [])
         cols = by_row_b.get(np.ascontiguousarray(origin[:, 1]).tobytes(), [])
@@ -95,10 +96,10 @@ def mma_plan(
         for fa in rows:
             if a_keys[fa] in b_at and a_keys[fa] not in pairs:
                 pairs[a_keys[fa]] = fa, b_at[a_keys[fa]]
-        covered = (
-            np.concatenate([a_k[fa].reshape(c.num_waves, -1) for fa, _ in pairs.values()], axis=1) if pairs else None
-        )
-        if covered is None or any(not np.array_equal(np.sort(x), np.arange(k_needed)) for x in covered):
+        held = tuple(pairs)
+        if held not in covers:
+            covers[held] = _covers([a_k[fa] for fa, _ in pairs.values()], k_needed)
+        if not covers[held]:
             where = [int(x) for x in origin[0]]
             raise LayoutError(
                 f"the fragment of C at {where} cannot be computed with {m}x{n}x{k}: the fragments of A and B that "
@@ -111,6 +112,14 @@ def mma_plan(
         ]
     found.sort(key=lambda x: x[:2])
     return MmaPlan(tuple(step for _, _, step in found), *sizes)
+
+
+def _covers(ks: list[IntArray], extent: int) -> bool:
+    """Whether the fragments together hold each k below ``extent`` exactly once, in every wave."""
+    if not ks:
+        return False
+    held = np.sort(np.concatenate([x.reshape(len(x), -1) for x in ks], axis=1), axis=1)
+    return np.array_equal(held, np.broadcast_to(np.arange(extent), (len(held), extent)))
 
 
 def _group(keys: list[bytes]) -> dict[bytes, list[int]]:
