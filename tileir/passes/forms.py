@@ -1,0 +1,188 @@
+"""Normal forms: what a pass may rely on, as checkers that read nothing but the text.
+
+A checker raises CompileError at the first op that does not have the form, so that a text resumed in the middle of the
+pipeline is rejected with the place and not misread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from tileir.ir.core import Kernel, Op, Value
+from tileir.ir.diagnostics import error
+from tileir.ir.rewriter import uses
+from tileir.ir.types import SharedType, TileType
+from tileir.layout.conversion import conversion
+from tileir.layout.linear import LayoutError
+from tileir.target import Target
+
+Checker = Callable[[Kernel, Target], None]
+
+# Ops that pass a tile on without computing: what stands behind them still comes "straight from memory".
+_TRANSPARENT = frozenset({"transpose", "reshape", "broadcast", "convert_layout"})
+
+
+@dataclass(frozen=True)
+class Form:
+    """A normal form by name, one line on what it means, and its checker."""
+
+    name: str
+    summary: str
+    check: Checker
+
+
+def check(name: str, kernel: Kernel, target: Target) -> None:
+    """Raises CompileError unless the kernel has that form; KeyError for an unknown form."""
+    FORMS[name].check(kernel, target)
+
+
+def summary(name: str) -> str:
+    """One line on what a form means."""
+    return FORMS[name].summary
+
+
+def source_of(v: Value) -> Op | None:
+    """The op that a tile comes from, looking through changes of shape and layout; None for arguments."""
+    op = v.owner
+    while op is not None and op.name in _TRANSPARENT:
+        op = op.operands[0].owner
+    return op
+
+
+def values(kernel: Kernel) -> Iterator[tuple[Value, Op | None]]:
+    """Every value that is defined, with the op that holds it (results, region arguments)."""
+    for a in kernel.args:
+        yield a, None
+    for op in kernel.walk():
+        for r in op.results:
+            yield r, op
+        for region in op.regions:
+            for a in region.args:
+                yield a, op
+
+
+def _bound(kernel: Kernel, target: Target) -> None:
+    bound = kernel.attrs.get("target")
+    if bound is None:
+        raise error("E1010", f"kernel '{kernel.name}' is not bound to a chip", kernel.loc, legal="with(target = …)")
+    if bound != target.name:
+        raise error("E1010", f"kernel '{kernel.name}' is bound to {bound}, not to {target.name}", kernel.loc)
+
+
+def _accesses_chosen(kernel: Kernel, target: Target) -> None:
+    for op in kernel.walk():
+        if op.name in ("load", "store") and not (op.attrs.get("bytes") and op.attrs.get("via")):
+            raise error(
+                "E1018",
+                f"this '{op.name}' does not say how lanes access memory",
+                op.loc,
+                legal=f"{op.name}<bytes = 16, via = buffer>, or another width and kind",
+            )
+
+
+def _placed(kernel: Kernel, target: Target) -> None:
+    for op in kernel.walk():
+        if op.name != "mma":
+            continue
+        for i in (0, 1):
+            source = source_of(op.operands[i])
+            if source is not None and source.name == "load":
+                raise error(
+                    "E1011",
+                    f"operand %{op.operands[i].name} of 'mma' comes straight from global memory",
+                    op.loc_of(i),
+                    legal="an operand that is read from an LDS buffer",
+                )
+
+
+def _laid_out(kernel: Kernel, target: Target) -> None:
+    used = uses(kernel)
+    for v, op in values(kernel):
+        if isinstance(v.type, TileType) and v.type.rank and v.type.layout is None and v in used:
+            raise error(
+                "E1012",
+                f"%{v.name} has no register layout",
+                v.loc if v.loc.line or op is None else op.loc,
+                legal="tile<…, linear(…)>",
+            )
+
+
+def _converted(kernel: Kernel, target: Target) -> None:
+    for op in kernel.walk():
+        if op.name == "convert_layout":
+            src, dst = op.operands[0].tile.layout, op.result.tile.layout
+            if src is None or dst is None:
+                raise error("E1012", "'convert_layout' without layouts", op.loc, legal="tile<…, linear(…)>")
+            try:
+                kind = conversion(src, dst).kind
+            except LayoutError as e:
+                raise error("E1013", f"this conversion of layouts is not possible: {e}", op.loc) from None
+            if kind in ("lanes", "waves"):
+                raise error(
+                    "E1013",
+                    f"'convert_layout' of %{op.operands[0].name} moves data between {kind}",
+                    op.loc,
+                    legal="shared_store, shared_load, or a layout that only renames registers",
+                )
+        elif op.name.startswith("reduce_") and op.attrs.get("parts", 1) == 1:
+            layout, axis = op.operands[0].tile.layout, op.attrs["axis"]
+            assert isinstance(axis, int)
+            if layout is not None and any(v[axis] for v in layout.wave):
+                raise error(
+                    "E1014",
+                    f"'{op.name}' of %{op.operands[0].name} reduces across waves",
+                    op.loc,
+                    legal="a partial reduction, an exchange through LDS, and a second reduction",
+                )
+
+
+def _shared_values(kernel: Kernel) -> Iterator[tuple[Value, Op]]:
+    for op in kernel.walk():
+        if op.name == "shared_alloc":
+            yield op.result, op
+
+
+def _lds_laid_out(kernel: Kernel, target: Target) -> None:
+    for v, op in _shared_values(kernel):
+        assert isinstance(v.type, SharedType)
+        if v.type.layout is None:
+            raise error("E1015", f"LDS buffer %{v.name} has no layout", op.loc, legal=f"{v.type}, e.g. `, rows`")
+
+
+def _lds_allocated(kernel: Kernel, target: Target) -> None:
+    from tileir.passes.allocate_lds import check_allocation
+
+    check_allocation(kernel, target)
+
+
+def _grid_ordered(kernel: Kernel, target: Target) -> None:
+    if "ordered" not in kernel.attrs:
+        raise error(
+            "E1017",
+            f"the workgroup order of kernel '{kernel.name}' is not settled",
+            kernel.loc,
+            legal="with(ordered = linear), or with(ordered = xcd) where the body computes the order",
+        )
+
+
+def _synchronised(kernel: Kernel, target: Target) -> None:
+    from tileir.passes.synchronise import check_synchronised
+
+    check_synchronised(kernel)
+
+
+FORMS: dict[str, Form] = {
+    f.name: f
+    for f in (
+        Form("bound", "the kernel names its chip", _bound),
+        Form("accesses_chosen", "every load and store states its width and kind of instruction", _accesses_chosen),
+        Form("placed", "every mma operand from memory passes through LDS", _placed),
+        Form("laid_out", "every tile that is used has a register layout", _laid_out),
+        Form("converted", "no conversion or reduction moves data between waves", _converted),
+        Form("lds_laid_out", "every LDS buffer has a layout", _lds_laid_out),
+        Form("lds_allocated", "every LDS buffer has an offset that fits the chip", _lds_allocated),
+        Form("grid_ordered", "the order of workgroups is settled", _grid_ordered),
+        Form("synchronised", "waits and barriers cover every access to LDS and memory", _synchronised),
+    )
+}

@@ -1,0 +1,193 @@
+"""What a chip can do, checked at the line that asks for it: element types, matrix shapes, sizes of workgroups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tileir.ir.core import Kernel, Op
+from tileir.ir.diagnostics import Diagnostic, Note
+from tileir.ir.location import Loc
+from tileir.ir.ops.contract import accumulator
+from tileir.ir.types import Elem, GlobalType, Type
+from tileir.target import Mfma, Target
+
+WIDE_DIRECT_BYTES = 16  # the copies that `direct` means: one b128 per lane
+
+# Ops that move a value without looking at it: any element that fits in memory will do.
+_MOVES = frozenset(
+    "load store bitcast transpose reshape broadcast fill constant where shared_alloc shared_load shared_store "
+    "copy_async convert_layout for while if guard yield accessible".split()
+)
+
+
+def is_power_of_two(n: int) -> bool:
+    return n >= 1 and n & (n - 1) == 0
+
+
+def most_waves(target: Target) -> int:
+    """Waves of the largest workgroup."""
+    return target.max_workgroup_size // target.wave_size
+
+
+def is_small_float(elem: Elem) -> bool:
+    """Floats of 8 bits and less, whose kinds differ from chip to chip."""
+    return elem.is_float and elem.bits <= 8
+
+
+def check_kernel(kernel: Kernel, target: Target) -> list[Diagnostic]:
+    """Element types of views, conversions and arithmetic that the chip lacks, each reported once per place."""
+    found: list[Diagnostic] = []
+    for arg in kernel.args:
+        if isinstance(arg.type, GlobalType) and not target.legal_elem(arg.type.elem.name, "memory"):
+            found.append(
+                Diagnostic(
+                    "E0701",
+                    f"{target.name} has no views of {arg.type.elem}: %{arg.name} is {arg.type}",
+                    arg.loc,
+                    notes=_kind_notes(arg.type.elem, target),
+                    legal=", ".join(target.legal_elems("memory")),
+                )
+            )
+    for op in kernel.walk():
+        elem = _foreign(op, target)
+        if elem is not None:
+            found.append(
+                Diagnostic(
+                    "E0701",
+                    f"'{op.name}' works on {elem}, for which {target.name} has no such instruction",
+                    op.loc,
+                    notes=_kind_notes(elem, target),
+                    legal=_legal_small(op, target),
+                )
+            )
+    return found
+
+
+def _foreign(op: Op, target: Target) -> Elem | None:
+    """A small float that the op computes with and the chip cannot."""
+    if op.name in _MOVES or op.name == "mma":  # mma is checked against the matrix instructions
+        return None
+    elems = [e for t in _types(op) if (e := getattr(t, "elem", None)) is not None and is_small_float(e)]
+    use = "convert" if op.name == "convert" else "arith"
+    return next((e for e in elems if not target.legal_elem(e.name, use)), None)
+
+
+def _types(op: Op) -> list[Type]:
+    return [v.type for v in (*op.operands, *op.results)]
+
+
+def _legal_small(op: Op, target: Target) -> str:
+    if op.name == "convert":
+        small = [e for e in target.legal_elems("convert") if e.startswith(("f8", "f6", "f4"))]
+        return f"convert to or from {', '.join(small)}"
+    return "convert<f32>(…) first, and back afterwards"
+
+
+def _kind_notes(elem: Elem, target: Target) -> tuple[Note, ...]:
+    if not is_small_float(elem):
+        return ()
+    if elem.bits < 8:
+        return (Note(f"{target.name} {'has' if target.supports('mfma_f8f6f4') else 'lacks'} 6- and 4-bit floats"),)
+    kind = target.f8_kind
+    own = [e for e in target.legal_elems("convert") if e.startswith("f8")]
+    return (Note(f"the 8-bit floats of {target.name} are of the {kind} kind: {', '.join(own)}"),)
+
+
+# -- matrix instructions -----------------------------------------------------------------------------------------
+
+
+def instructions(op: Op, target: Target) -> tuple[Mfma, ...]:
+    """Dense one-block matrix instructions of the chip for the operand types of an `mma`."""
+    a, b = op.operands[0].tile.elem, op.operands[1].tile.elem
+    acc = accumulator(a)
+    if acc is None:
+        return ()
+    return tuple(i for i in target.mfmas_for(a.name, b.name, acc.name) if i.blocks == 1)
+
+
+def full_rate(op: Op, target: Target) -> list[Mfma]:
+    """Those of `instructions` that no other one outruns."""
+    a, b = op.operands[0].tile.elem.name, op.operands[1].tile.elem.name
+    return [i for i in instructions(op, target) if target.is_full_rate(i, a, b)]
+
+
+def shapes(found: list[Mfma]) -> str:
+    """Shapes as directives write them: `16x16x32, 32x32x16`."""
+    return ", ".join(dict.fromkeys(f"{i.m}x{i.n}x{i.k}" for i in sorted(found, key=lambda i: (i.m, i.k))))
+
+
+def check_mma(kernel: Kernel, target: Target) -> list[Diagnostic]:
+    """Every `mma` must have a matrix instruction; a shape written in the text must be one of them."""
+    found: list[Diagnostic] = []
+    for op in kernel.walk():
+        if op.name != "mma":
+            continue
+        a, b = op.operands[0].tile.elem, op.operands[1].tile.elem
+        if not instructions(op, target):
+            pair = f"{a}" if a == b else f"{a} by {b}"
+            found.append(
+                Diagnostic(
+                    "E0703",
+                    f"{target.name} has no matrix instruction that multiplies {pair}",
+                    op.loc,
+                    notes=_kind_notes(a, target),
+                    legal=f"operands of {', '.join(target.legal_elems('mma'))}",
+                )
+            )
+            continue
+        instr = op.attrs.get("instr", ())
+        if isinstance(instr, tuple) and instr:
+            found += mfma_diagnostics(op, instr, op.loc, target)
+    return found
+
+
+def mfma_diagnostics(op: Op, shape: tuple[int, ...], loc: Loc, target: Target) -> list[Diagnostic]:
+    """What is wrong with a matrix shape for an `mma` on a chip; empty if it is legal and of full rate."""
+    elem = op.operands[0].tile.elem
+    all_of_type = instructions(op, target)
+    if not all_of_type:
+        return []  # the op itself is reported
+    full = full_rate(op, target)
+    chosen = [i for i in all_of_type if (i.m, i.n, i.k) == shape]
+    text = "x".join(map(str, shape))
+    notes = (Note("the operands are multiplied here", op.loc),)
+    if not chosen:
+        message = f"{target.name} has no {text} matrix instruction for {elem}"
+        return [Diagnostic("E0702", message, loc, notes=notes, legal=shapes(full))]
+    if not any(i in full for i in chosen):
+        message = f"{text} runs at half the rate or less for {elem} on {target.name}"
+        return [Diagnostic("E0704", message, loc, notes=notes, legal=shapes(full))]
+    return []
+
+
+# -- workgroups --------------------------------------------------------------------------------------------------
+
+
+def check_workgroup(kernel: Kernel, target: Target, places: Mapping[str, Loc]) -> list[Diagnostic]:
+    """Number of waves and register budget must be launchable together. `places` are the directives they come from."""
+    found: list[Diagnostic] = []
+    waves, registers = kernel.attrs.get("waves"), kernel.attrs.get("registers")
+    if isinstance(waves, int) and not (is_power_of_two(waves) and waves <= most_waves(target)):
+        found.append(
+            Diagnostic(
+                "E0705",
+                f"a workgroup of {waves} waves ({waves * target.wave_size} threads)",
+                places.get("waves", kernel.loc),
+                legal=f"a power of two of at most {most_waves(target)} waves",
+            )
+        )
+    elif isinstance(waves, int) and isinstance(registers, int):
+        per_simd = -(-waves // target.simds_per_cu)
+        most = target.registers_per_wave(per_simd)
+        if registers > most:
+            found.append(
+                Diagnostic(
+                    "E0822",
+                    f"{waves} waves with {registers} registers per lane cannot be launched: {per_simd} waves share a SIMD of "
+                    f"{target.registers_per_lane} registers",
+                    places.get("registers", kernel.loc),
+                    notes=(Note(f"{waves} waves are asked for here", places.get("waves", kernel.loc)),),
+                    legal=f"at most {most} registers, or fewer waves",
+                )
+            )
+    return found
