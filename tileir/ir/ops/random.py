@@ -12,8 +12,8 @@ from tileir.ir.registry import Check, OpDef, declare
 from tileir.ir.types import F32, I32, TileType, Type
 
 # Multipliers and Weyl increments of Philox-4x32 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3").
-_M0, _M1 = 0xD2511F53, 0xCD9E8D57
-_W0, _W1 = 0x9E3779B9, 0xBB67AE85
+MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+WEYL = (0x9E3779B9, 0xBB67AE85)
 ROUNDS = 10
 
 
@@ -24,9 +24,9 @@ def philox4x32(counter: Sequence[Any], key: Sequence[Any]) -> tuple[Any, Any, An
     c0, c1, c2, c3 = (np.asarray(c, np.uint64) for c in counter)
     k0, k1 = (np.asarray(k, np.uint64) for k in key)
     for _ in range(ROUNDS):
-        p0, p1 = c0 * np.uint64(_M0), c2 * np.uint64(_M1)
+        p0, p1 = c0 * np.uint64(MULTIPLIERS[0]), c2 * np.uint64(MULTIPLIERS[1])
         c0, c1, c2, c3 = (p1 >> shift) ^ c1 ^ k0, p1 & mask, (p0 >> shift) ^ c3 ^ k1, p0 & mask
-        k0, k1 = (k0 + np.uint64(_W0)) & mask, (k1 + np.uint64(_W1)) & mask
+        k0, k1 = (k0 + np.uint64(WEYL[0])) & mask, (k1 + np.uint64(WEYL[1])) & mask
     return c0, c1, c2, c3
 
 
@@ -64,10 +64,11 @@ declare(
         ("seed", "counter"),
         _rule(I32),
         elementwise=True,
+        literals=("i64",),
         category="random",
-        semantics=lambda ctx, op, args: (
-            np.broadcast_to(philox_bits(args[0], args[1]).view(np.int32), _shape(op)).copy()
-        ),
+        semantics=lambda ctx, op, args: np.broadcast_to(
+            philox_bits(args[0], args[1]).view(np.int32), _shape(op)
+        ).copy(),
         example="%r = philox_bits(%seed, %n) : tile<i32[64]>",
     )
 )
@@ -78,6 +79,7 @@ declare(
         ("seed", "counter"),
         _rule(F32),
         elementwise=True,
+        literals=("i64",),
         category="random",
         semantics=lambda ctx, op, args: np.broadcast_to(
             (philox_bits(args[0], args[1]) >> np.uint32(8)).astype(np.float32) * np.float32(2.0**-24), _shape(op)

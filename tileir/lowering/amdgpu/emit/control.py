@@ -1,0 +1,156 @@
+"""Structured control flow as basic blocks. All conditions are uniform over the workgroup."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tileir.ir.core import Block, Op, Value
+from tileir.layout.mma import mma_plan
+from tileir.lowering.amdgpu.emit.state import State
+from tileir.lowering.amdgpu.emit.tiles import Tile
+from tileir.lowering.amdgpu.emit.writer import scalar_type, vector_type
+from tileir.passes.assign_layouts import carried
+
+EmitBlock = Callable[[State, Block], None]
+
+
+def piece_sizes(s: State) -> dict[Value, int]:
+    """For values that travel through blocks the piece size in which they do: that of the accumulator fragments of an
+    `mma` they come from or go to, else 1. Found over everything that carried values are connected to."""
+    links: dict[Value, list[Value]] = {}
+    sizes: dict[Value, int] = {}
+
+    def link(a: Value, b: Value) -> None:
+        links.setdefault(a, []).append(b)
+        links.setdefault(b, []).append(a)
+
+    for op in s.kernel.walk():
+        if op.name == "mma":
+            a, b, c = op.operands[0].tile, op.operands[1].tile, op.result.tile
+            instr = op.attrs["instr"]
+            assert a.layout and b.layout and c.layout and isinstance(instr, tuple)
+            plan = mma_plan(
+                a.layout,
+                b.layout,
+                c.layout,
+                instr=(instr[0], instr[1], instr[2]),
+                operand_bits=a.elem.bits,
+                swapped=bool(op.attrs.get("swapped", False)),
+            )
+            for v in (op.result, *op.operands[2:]):
+                sizes[v] = plan.c_registers
+        for init, arg, out in carried(op):
+            link(init, arg)
+            link(arg, out)
+        for i, region in enumerate(op.regions):
+            if not (op.name == "while" and i == 0):
+                for v, r in zip(region.terminator.operands, op.results, strict=True):
+                    link(v, r)
+    pending = list(sizes)
+    while pending:
+        v = pending.pop()
+        for other in links.get(v, []):
+            if other not in sizes:
+                sizes[other] = sizes[v]
+                pending.append(other)
+    return sizes
+
+
+class Control:
+    """Emits control flow; `emit` writes the ops of a region except its yield."""
+
+    def __init__(self, s: State, emit: EmitBlock):
+        self.s, self.w, self.emit = s, s.w, emit
+        self.sizes = piece_sizes(s)
+
+    def flat(self, values: Sequence[Value], targets: Sequence[Value]) -> tuple[list[str], list[str]]:
+        """MLIR values and types of what is handed to a block, in the pieces of the targets."""
+        names: list[str] = []
+        types: list[str] = []
+        for v, target in zip(values, targets, strict=True):
+            t = v.tile
+            if t.is_scalar:
+                names.append(self.s.scalar(v))
+                types.append(scalar_type(t.elem))
+                continue
+            n = self.sizes.get(target, 1)
+            pieces = self.s.tile(v).get(self.w, n)
+            names += pieces
+            types += [vector_type(scalar_type(t.elem), n)] * len(pieces)
+        return names, types
+
+    def arguments(self, targets: Sequence[Value]) -> list[tuple[str, str]]:
+        """Fresh block arguments for values, which they become."""
+        out: list[tuple[str, str]] = []
+        for v in targets:
+            t = v.tile
+            if t.is_scalar:
+                name = self.w.name()
+                self.s.values[v] = name
+                out.append((name, scalar_type(t.elem)))
+                continue
+            n = self.sizes.get(v, 1)
+            assert t.layout is not None
+            names = [self.w.name() for _ in range(t.layout.num_registers // n)]
+            self.s.values[v] = Tile(t, n, names)
+            out += [(name, vector_type(scalar_type(t.elem), n)) for name in names]
+        return out
+
+    def loop(self, op: Op) -> None:
+        """A `for`: tested once before the first trip, then at the end of each."""
+        w = self.w
+        start, end, step = (self.s.scalar(v) for v in op.operands[:3])
+        t = scalar_type(op.operands[0].tile.elem)
+        iv, *carried = op.regions[0].args
+        body, after = w.label(), w.label()
+        inits, init_types = self.flat(op.operands[3:], carried)
+        enter = w.icmp("slt", start, end, t)
+        w.cond_branch(enter, body, after, ([start, *inits], [t, *init_types]), (inits, init_types))
+        name = w.name()
+        self.s.values[iv] = name
+        w.start(body, [(name, t), *self.arguments(carried)])
+        self.emit(self.s, op.regions[0])
+        w.loc = op.loc
+        values, types = self.flat(op.regions[0].terminator.operands, carried)
+        # end - iv is positive and fits as an unsigned number, so the next value cannot wrap past the end.
+        left = w.binary("sub", end, name, t)
+        more = w.icmp("ugt", left, step, t)
+        following = w.binary("add", name, step, t)
+        w.cond_branch(more, body, after, ([following, *values], [t, *types]), (values, types))
+        w.start(after, self.arguments(op.results))
+
+    def branch(self, op: Op) -> None:
+        """An `if`."""
+        w = self.w
+        condition = self.s.scalar(op.operands[0])
+        inits = op.operands[1:]
+        after = w.label()
+        labels = [w.label() for _ in op.regions]
+        other = labels[1] if len(labels) == 2 else after
+        passed = self.flat(inits, op.results) if len(labels) == 1 else ([], [])
+        w.cond_branch(condition, labels[0], other, ((), ()), passed)
+        for label, region in zip(labels, op.regions, strict=True):
+            w.start(label)
+            for arg, init in zip(region.args, inits, strict=True):
+                self.s.values[arg] = self.s.values[init]
+            self.emit(self.s, region)
+            w.loc = op.loc
+            w.branch(after, *self.flat(region.terminator.operands, op.results))
+        w.start(after, self.arguments(op.results))
+
+    def repeat(self, op: Op) -> None:
+        """A `while`."""
+        w = self.w
+        head, body, after = w.label(), w.label(), w.label()
+        before, during = op.regions
+        w.branch(head, *self.flat(op.operands, before.args))
+        w.start(head, self.arguments(before.args))
+        self.emit(self.s, before)
+        condition = self.s.scalar(before.terminator.operands[0])
+        w.loc = op.loc
+        w.cond_branch(condition, body, after, self.flat(before.args, during.args), self.flat(before.args, op.results))
+        w.start(body, self.arguments(during.args))
+        self.emit(self.s, during)
+        w.loc = op.loc
+        w.branch(head, *self.flat(during.terminator.operands, before.args))
+        w.start(after, self.arguments(op.results))

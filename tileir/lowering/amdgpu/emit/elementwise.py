@@ -1,0 +1,277 @@
+"""Elementwise ops, on scalars and on the pieces of tiles alike: LLVM's arithmetic works on vectors of any length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+from tileir.ir.core import Op, Value
+from tileir.ir.types import F32, I1, Elem, TileType
+from tileir.layout import Layout
+from tileir.lowering.amdgpu.emit.state import State
+from tileir.lowering.amdgpu.emit.tiles import Tile
+from tileir.lowering.amdgpu.emit.writer import scalar_type, vector_type
+
+_INT = {"add": "add", "sub": "sub", "mul": "mul", "div": "sdiv", "mod": "srem", "and": "and", "or": "or", "xor": "xor"}
+_FLOAT = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv", "mod": "frem"}
+_COMPARE = {"eq": "eq", "ne": "ne", "lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge"}
+_FCOMPARE = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
+# Functions that exist as LLVM intrinsics and that the back end expands without a library, on f32.
+_INTRINSIC = {
+    "exp": "exp",
+    "exp2": "exp2",
+    "log": "log",
+    "log2": "log2",
+    "floor": "floor",
+    "ceil": "ceil",
+    "round": "roundeven",
+}
+_FAST_FLAGS = {
+    "default": " {fastmathFlags = #llvm.fastmath<contract>}",
+    "strict": "",
+    "fast": " {fastmathFlags = #llvm.fastmath<contract, reassoc, arcp, afn>}",
+}
+
+
+class Pieces:
+    """Emits one op for operands in pieces of `n` elements."""
+
+    def __init__(self, s: State, op: Op, n: int):
+        self.s, self.w, self.op, self.n = s, s.w, op, n
+        self.elem = op.operands[0].tile.elem
+        self.flags = _FAST_FLAGS[s.kernel.fp]
+
+    def type(self, elem: Elem | None = None) -> str:
+        return vector_type(scalar_type(elem or self.elem), self.n)
+
+    def const(self, value: int | float | bool, elem: Elem | None = None) -> str:
+        return self.s.splat_literal(value, elem or self.elem, self.n)
+
+    def plain(self, name: str, *args: str, elem: Elem | None = None, flags: bool = True) -> str:
+        """An LLVM operation with operands and result of one type."""
+        elem = elem or self.elem
+        text = self.flags if flags and elem.is_float else ""
+        return self.w.op(f"llvm.{name} {', '.join(args)}{text} : {self.type(elem)}")
+
+    def intrinsic(self, name: str, *args: str, elem: Elem | None = None) -> str:
+        t = self.type(elem)
+        return self.w.op(f"llvm.intr.{name}({', '.join(args)}) : ({', '.join([t] * len(args))}) -> {t}")
+
+    def cast(self, name: str, x: str, source: Elem, target: Elem) -> str:
+        return self.w.op(f"llvm.{name} {x} : {self.type(source)} to {self.type(target)}")
+
+    def select(self, c: str, a: str, b: str, elem: Elem | None = None) -> str:
+        return self.w.op(f"llvm.select {c}, {a}, {b} : {self.type(I1)}, {self.type(elem)}")
+
+    # -- the ops -------------------------------------------------------------------------------------------------------
+
+    def emit(self, a: list[str]) -> str:
+        name, e = self.op.name, self.elem
+        if e.name.startswith("f8") or e.name.startswith(("f6", "f4")):
+            raise self.s.unsupported(f"'{name}' on {e}", self.op.loc, "convert to f32 on the host, or keep bytes as i8")
+        if name in _COMPARE:
+            kind = "fcmp" if e.is_float else "icmp"
+            predicate = (_FCOMPARE if e.is_float else _COMPARE)[name]
+            if e.is_bool and name in ("lt", "le", "gt", "ge"):
+                predicate = predicate.replace("s", "u", 1)
+            return self.w.op(f'llvm.{kind} "{predicate}" {a[0]}, {a[1]} : {self.type()}')
+        if name in ("convert", "bitcast"):
+            target = self.op.attrs["elem"]
+            assert isinstance(target, Elem)
+            return (
+                self.convert(a[0], e, target)
+                if name == "convert"
+                else self.w.bitcast(a[0], self.type(), self.type(target))
+            )
+        if name == "where":
+            return self.select(a[0], a[1], a[2], self.op.operands[1].tile.elem)
+        if e.is_float:
+            return self.float_op(name, a)
+        return self.int_op(name, a)
+
+    def int_op(self, name: str, a: list[str]) -> str:
+        e = self.elem
+        if name in _INT:
+            return self.plain(_INT[name], *a)
+        match name:
+            case "min" | "max":
+                return self.intrinsic(f"s{name}", *a)
+            case "clamp":
+                return self.intrinsic("smin", self.intrinsic("smax", a[0], a[1]), a[2])
+            case "neg":
+                return self.plain("sub", self.const(0), a[0])
+            case "not":
+                return self.plain("xor", a[0], self.const(True if e.is_bool else -1))
+            case "abs":
+                t = self.type()
+                return self.w.op(f'"llvm.intr.abs"({a[0]}) <{{is_int_min_poison = false}}> : ({t}) -> {t}')
+            case "shl" | "shr":
+                count = self.plain("and", a[1], self.const(e.bits - 1))
+                return self.plain("shl" if name == "shl" else "ashr", a[0], count)
+            case "cdiv":
+                q = self.plain("sdiv", a[0], a[1])
+                rest = self.plain("sub", a[0], self.plain("mul", q, a[1]))
+                inexact = self.w.op(f'llvm.icmp "ne" {rest}, {self.const(0)} : {self.type()}')
+                signs = self.plain("xor", a[0], a[1])
+                same = self.w.op(f'llvm.icmp "sge" {signs}, {self.const(0)} : {self.type()}')
+                up = self.plain("and", inexact, same, elem=I1)
+                return self.plain("add", q, self.cast("zext", up, I1, e))
+            case "fma":
+                return self.plain("add", self.plain("mul", a[0], a[1]), a[2])
+            case _:
+                raise self.s.unsupported(f"'{name}' on {e}", self.op.loc, "convert to f32 first")
+
+    def float_op(self, name: str, a: list[str]) -> str:
+        e = self.elem
+        if name in _FLOAT:
+            return self.plain(_FLOAT[name], *a)
+        match name:
+            case "min" | "max":
+                return self.intrinsic(f"{name}num", *a)
+            case "clamp":
+                return self.intrinsic("minnum", self.intrinsic("maxnum", a[0], a[1]), a[2])
+            case "neg":
+                return self.plain("fneg", a[0], flags=False)
+            case "abs":
+                return self.intrinsic("fabs", a[0])
+            case _:
+                return self.function(name, a)
+
+    def function(self, name: str, a: list[str]) -> str:
+        """Functions that are computed in f32 (f64 where the hardware has it) and rounded once."""
+        e = self.elem
+        if e.bits == 64 and name not in ("sqrt", "rsqrt", "rcp", "floor", "ceil", "round", "fma"):
+            raise self.s.unsupported(f"'{name}' on f64", self.op.loc, "convert<f32>(…), or compute it from arithmetic")
+        wide = e if e.bits == 64 else F32
+        x = [self.convert(v, e, wide) for v in a]
+        one = self.const(1.0, wide)
+        match name:
+            case "fma":
+                y = self.intrinsic("fma", *x, elem=wide)
+            case "sqrt":
+                y = self.intrinsic("sqrt", *x, elem=wide)
+            case "rsqrt":
+                y = self.plain("fdiv", one, self.intrinsic("sqrt", *x, elem=wide), elem=wide)
+            case "rcp":
+                y = self.plain("fdiv", one, x[0], elem=wide)
+            case "sigmoid":
+                e_x = self.intrinsic("exp", self.plain("fneg", x[0], elem=wide, flags=False), elem=wide)
+                y = self.plain("fdiv", one, self.plain("fadd", one, e_x, elem=wide), elem=wide)
+            case "tanh":
+                y = self.tanh(x[0])
+            case _ if name in _INTRINSIC:
+                y = self.intrinsic(_INTRINSIC[name], *x, elem=wide)
+            case _:
+                raise self.s.unsupported(
+                    f"'{name}' on {e}", self.op.loc, "exp, exp2, log, log2, tanh, sigmoid, sqrt, rsqrt, rcp"
+                )
+        return self.convert(y, wide, e)
+
+    def tanh(self, x: str) -> str:
+        """(1 - t) / (1 + t) with t = exp(-2|x|), sign restored; near zero, where that cancels, the Taylor polynomial
+        x - x³/3 + 2x⁵/15 - 17x⁷/315 (its next term is below 2⁻³² of x for |x| < 0.1)."""
+        one, t = self.const(1.0, F32), self.type(F32)
+        size = self.intrinsic("fabs", x, elem=F32)
+        decay = self.intrinsic("exp", self.plain("fmul", size, self.const(-2.0, F32), elem=F32), elem=F32)
+        ratio = self.plain(
+            "fdiv", self.plain("fsub", one, decay, elem=F32), self.plain("fadd", one, decay, elem=F32), elem=F32
+        )
+        far = self.intrinsic("copysign", ratio, x, elem=F32)
+        square = self.plain("fmul", x, x, elem=F32)
+        series = self.const(-17.0 / 315.0, F32)
+        for c in (2.0 / 15.0, -1.0 / 3.0):
+            series = self.intrinsic("fma", series, square, self.const(c, F32), elem=F32)
+        near = self.intrinsic("fma", self.plain("fmul", x, square, elem=F32), series, x, elem=F32)
+        small = self.w.op(f'llvm.fcmp "olt" {size}, {self.const(0.1, F32)} : {t}')
+        return self.select(small, near, far, F32)
+
+    def convert(self, x: str, source: Elem, target: Elem) -> str:
+        if source == target:
+            return x
+        if target.is_bool:
+            kind, predicate = ("fcmp", "une") if source.is_float else ("icmp", "ne")
+            return self.w.op(f'llvm.{kind} "{predicate}" {x}, {self.const(0, source)} : {self.type(source)}')
+        if (source.bits < 16 and source.is_float) or (target.bits < 16 and target.is_float):
+            raise self.s.unsupported(
+                f"conversion from {source} to {target}", self.op.loc, "f64, f32, f16, bf16 and integers"
+            )
+        if source.is_float and target.is_float:
+            return self.cast("fpext" if target.bits > source.bits else "fptrunc", *self._via_f32(x, source, target))
+        if source.is_float:
+            return self._to_int(x, source, target)
+        if target.is_float:
+            if target.bits == 16 and source.bits > 16:
+                return self._int_to_half(x, source, target)
+            return self.cast("uitofp" if source.is_bool else "sitofp", x, source, target)
+        if target.bits < source.bits:
+            return self.cast("trunc", x, source, target)
+        return self.cast("zext" if source.is_bool else "sext", x, source, target)
+
+    def _via_f32(self, x: str, source: Elem, target: Elem) -> tuple[str, Elem, Elem]:
+        """f16 and bf16 convert into each other through f32, which holds both."""
+        if source.bits == target.bits:
+            return self.cast("fpext", x, source, F32), F32, target
+        return x, source, target
+
+    def _to_int(self, x: str, source: Elem, target: Elem) -> str:
+        """Truncation with saturation, NaN to 0."""
+        if source.bits < 32:
+            x, source = self.cast("fpext", x, source, F32), F32
+        s, t = self.type(source), self.type(target)
+        suffix = f"{_suffix(target, self.n)}.{_suffix(source, self.n)}"
+        return self.w.op(f'llvm.call_intrinsic "llvm.fptosi.sat.{suffix}"({x}) : ({s}) -> {t}')
+
+    def _int_to_half(self, x: str, source: Elem, target: Elem) -> str:
+        """Wide integers go to 16-bit floats through f64, which is exact for i32; LLVM rounds f64 to them correctly."""
+        from tileir.ir.types import F64
+
+        return self.cast("fptrunc", self.cast("sitofp", x, source, F64), F64, target)
+
+
+def _suffix(elem: Elem, n: int) -> str:
+    name = elem.name
+    return name if n == 1 else f"v{n}{name}"
+
+
+@lru_cache(maxsize=512)
+def broadcast_registers(layout: Layout, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """For each register of `layout` the register of a broadcast operand of `shape` that holds its value."""
+    current = layout
+    total = list(range(layout.num_registers))
+    for d, (n, full) in enumerate(zip(shape, layout.shape, strict=True)):
+        if n != full:
+            target = {}
+            for new, group in enumerate(current.reduce_sources(d)):
+                target.update(dict.fromkeys(group, new))
+            total = [target[r] for r in total]
+            current = current.reduce(d)
+    return tuple(total)
+
+
+def operand_pieces(s: State, v: Value, result: TileType, n: int) -> list[str]:
+    """Pieces of an operand of an elementwise op, broadcast to the result's shape."""
+    w, layout = s.w, result.layout
+    assert layout is not None
+    if v.tile.is_scalar:
+        return Tile.of_scalar(result.with_elem(v.tile.elem), s.scalar(v)).get(w, n)
+    if v.tile.shape == result.shape:
+        return s.tile(v).get(w, n)
+    scalars = s.tile(v).scalars(w)
+    picked = [scalars[i] for i in broadcast_registers(layout, v.tile.shape)]
+    element = scalar_type(v.tile.elem)
+    return [w.pack(picked[i : i + n], element) for i in range(0, len(picked), n)]
+
+
+def elementwise(s: State, op: Op, emit: Callable[[State, Op, int, list[str]], str] | None = None) -> None:
+    """Any elementwise op; `emit` computes one piece (by default by `Pieces`)."""
+    t = op.result.tile
+    emit = emit or (lambda s, op, n, a: Pieces(s, op, n).emit(a))
+    if t.is_scalar:
+        s.values[op.result] = emit(s, op, 1, [s.scalar(v) for v in op.operands])
+        return
+    layout = t.layout
+    assert layout is not None
+    widths = [s.tile(v).chunk for v in op.operands if v.tile.shape == t.shape and not s.tile(v).splat]
+    n = min(widths, default=1)
+    columns = [operand_pieces(s, v, t, n) for v in op.operands]
+    s.values[op.result] = Tile(t, n, [emit(s, op, n, list(a)) for a in zip(*columns, strict=True)])

@@ -1,0 +1,236 @@
+"""The whole kernel: function signature, attributes, dispatch over ops, and the module around it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+
+from tileir.ir.core import Block, Kernel, Op
+from tileir.ir.expr import Expr
+from tileir.ir.registry import get
+from tileir.ir.types import GlobalType
+from tileir.lowering.amdgpu.emit import matrix, reduce, registers, shared, views
+from tileir.lowering.amdgpu.emit.control import Control
+from tileir.lowering.amdgpu.emit.elementwise import elementwise
+from tileir.lowering.amdgpu.emit.random import philox
+from tileir.lowering.amdgpu.emit.state import State
+from tileir.lowering.amdgpu.emit.writer import Writer, scalar_type
+from tileir.target import Target
+
+WAVE = 64
+# Accumulator registers per lane up to which a kernel lives in the vector file alone (of its 256 registers the rest is for
+# operands and addresses); above it LLVM may use the accumulation file.
+VECTOR_FILE_ACCUMULATORS = 128
+_NO_HIDDEN = (
+    "dispatch-ptr", "queue-ptr", "implicitarg-ptr", "dispatch-id", "heap-ptr", "hostcall-ptr", "lds-kernel-id",
+    "multigrid-sync-arg", "default-queue", "completion-action", "flat-scratch-init", "workitem-id-y", "workitem-id-z",
+)  # fmt: skip
+
+
+def emit_module(kernel: Kernel, target: Target) -> str:
+    """MLIR text of a `gpu.module` with the kernel. The kernel must be in the form that the pipeline ends with.
+
+    Raises CompileError for an op that has no lowering.
+    """
+    file = os.path.basename(kernel.loc.file) or "kernel.tile"
+    w = Writer(file)
+    w.loc = kernel.loc
+    s = State(kernel, target, w)
+    for a in kernel.abi():
+        if a.kind == "symbol":
+            s.symbols[a.name] = (f"%sym_{a.name}", scalar_type(a.type.elem))
+    for arg in kernel.args:
+        if not isinstance(arg.type, GlobalType):
+            s.values[arg] = f"%arg_{arg.name}"
+    _Ops(s).block(s, kernel.body)
+    w.loc = kernel.loc
+    w.line("llvm.return")
+    return _module(s)
+
+
+class _Ops:
+    """Dispatch from op names to emitters."""
+
+    def __init__(self, s: State):
+        control = Control(s, self.block)
+        self.table: dict[str, Callable[[State, Op], None]] = {
+            "constant": registers.constant,
+            "fill": registers.fill,
+            "iota": registers.iota,
+            "transpose": registers.transpose,
+            "reshape": registers.reshape,
+            "broadcast": registers.broadcast,
+            "convert_layout": registers.convert_layout,
+            "mma": matrix.mma,
+            "load": views.load,
+            "store": views.store,
+            "accessible": views.accessible,
+            "shared_load": shared.load,
+            "shared_store": shared.store,
+            "copy_async": shared.copy,
+            "wait": shared.wait,
+            "barrier": shared.barrier,
+            "shared_alloc": _nothing,
+            "assume": _nothing,
+            "program_id": _program_id,
+            "num_programs": _num_programs,
+            "dim": _dim,
+            "for": lambda s, op: control.loop(op),
+            "if": lambda s, op: control.branch(op),
+            "while": lambda s, op: control.repeat(op),
+            "philox_bits": lambda s, op: elementwise(s, op, philox),
+            "philox_uniform": lambda s, op: elementwise(s, op, philox),
+        }
+
+    def block(self, s: State, block: Block) -> None:
+        for op in block.ops:
+            if op.name == "yield":
+                continue
+            s.w.loc = op.loc
+            definition = get(op.name)
+            if op.name in self.table:
+                self.table[op.name](s, op)
+            elif definition.elementwise:
+                elementwise(s, op)
+            elif definition.category == "reduce":
+                reduce.reduce(s, op)
+            else:
+                raise s.unsupported(f"'{op.name}'", op.loc, "the ops that docs/language.md marks as compiled")
+
+
+def _nothing(s: State, op: Op) -> None:
+    """An op without code of its own."""
+
+
+def _program_id(s: State, op: Op) -> None:
+    for axis, v in zip("xyz", op.results, strict=False):
+        s.values[v] = s.w.hoist(("workgroup", axis), lambda axis=axis: s.w.op(f"rocdl.workgroup.id.{axis} : i32"))
+
+
+def _num_programs(s: State, op: Op) -> None:
+    for e, v in zip(s.kernel.grid, op.results, strict=False):
+        s.values[v] = s.w.hoist(("grid", e), lambda e=e: _expression(s, e))
+
+
+def _expression(s: State, e: Expr) -> str:
+    """A grid expression as an i32."""
+    w = s.w
+    if e.op == "int":
+        return w.const(e.value)
+    if e.op == "symbol":
+        name, t = s.symbols[e.symbol]
+        return name if t == "i32" else w.op(f"llvm.trunc {name} : i64 to i32")
+    a, b = (_expression(s, x) for x in e.args)
+    match e.op:
+        case "cdiv":  # grids are not negative, so rounding up is adding the divisor less one
+            return w.binary("sdiv", w.binary("add", a, w.binary("sub", b, w.const(1))), b)
+        case "min" | "max":
+            return w.op(f"llvm.intr.s{e.op}({a}, {b}) : (i32, i32) -> i32")
+        case _:
+            return w.binary({"add": "add", "sub": "sub", "mul": "mul", "div": "sdiv", "mod": "srem"}[e.op], a, b)
+
+
+def _dim(s: State, op: Op) -> None:
+    name, t = s.symbols[str(op.attrs["symbol"])]
+    want = scalar_type(op.result.tile.elem)
+    if t == want:
+        s.values[op.result] = name
+    else:
+        s.values[op.result] = s.w.op(f"llvm.{'sext' if want == 'i64' else 'trunc'} {name} : {t} to {want}")
+
+
+def interface(kernel: Kernel) -> dict[str, object]:
+    """What a launcher needs, as JSON data: arguments in order with their types, grid expressions, threads."""
+    waves = kernel.attrs["waves"]
+    assert isinstance(waves, int)
+    args: list[dict[str, object]] = []
+    for a in kernel.abi():
+        entry: dict[str, object] = {"name": a.name, "kind": a.kind}
+        if isinstance(a.type, GlobalType):
+            entry.update(type=a.type.elem.name, dims=list(a.type.dims))
+            if a.type.strides is not None:
+                entry["strides"] = list(a.type.strides)
+        else:
+            entry["type"] = str(a.type)
+        args.append(entry)
+    return {
+        "kernel": kernel.name,
+        "target": kernel.attrs["target"],
+        "args": args,
+        "grid": [str(e) for e in kernel.grid],
+        "block": [waves * WAVE, 1, 1],
+        "alias": [list(pair) for pair in kernel.aliases],
+        "params": {k: v if isinstance(v, int | float | bool) else str(v) for k, v in kernel.params.items()},
+    }
+
+
+def accumulator_registers(kernel: Kernel) -> int:
+    """Registers per lane that the largest accumulator takes."""
+    tiles = [op.result.tile for op in kernel.walk() if op.name == "mma"]
+    return max((t.layout.num_registers * t.elem.bits // 32 for t in tiles if t.layout is not None), default=0)
+
+
+def _module(s: State) -> str:
+    k, w = s.kernel, s.w
+    waves = k.attrs["waves"]
+    assert isinstance(waves, int)
+    threads = waves * WAVE
+    args: list[str] = []
+    written = {op.operands[1] for op in k.walk() if op.name == "store"}
+    aliased = {name for pair in k.aliases for name in pair}
+    for a in k.abi():
+        if a.kind == "view":
+            view = next(v for v in k.args if v.name == a.name)
+            attrs = ["llvm.nonnull"] + ([] if a.name in aliased else ["llvm.noalias"])
+            attrs += [] if view in written else ["llvm.readonly"]
+            args.append(f"%arg_{a.name}: !llvm.ptr<1> {{{', '.join(attrs)}}}")
+        else:
+            t = a.type
+            assert not isinstance(t, GlobalType)
+            args.append(f"%{'sym' if a.kind == 'symbol' else 'arg'}_{a.name}: {scalar_type(t.elem)}")
+    names = ", ".join(json.dumps(a.name) for a in k.abi())
+    passthrough = [f'["amdgpu-flat-work-group-size", "{threads},{threads}"]', '["uniform-work-group-size", "true"]']
+    if accumulator_registers(k) <= VECTOR_FILE_ACCUMULATORS:
+        passthrough.append('["amdgpu-agpr-alloc", "0"]')
+    passthrough += [f'"amdgpu-no-{x}"' for x in _NO_HIDDEN]
+    passthrough += [f'"amdgpu-no-workgroup-id-{x}"' for x in "yz" if ("workgroup", x) not in w._hoisted]
+    lds = k.attrs.get("lds", 0)
+    assert isinstance(lds, int)
+    loc = w.loc_text()
+    meta = json.dumps(interface(k), separators=(",", ":"))
+    lines = [
+        '#domain = #llvm.alias_scope_domain<id = distinct[0]<>, description = "lds">',
+        '#copies = #llvm.alias_scope<id = distinct[1]<>, domain = #domain, description = "direct copies">',
+        '#accesses = #llvm.alias_scope<id = distinct[2]<>, domain = #domain, description = "register accesses">',
+        "module attributes {gpu.container_module} {",
+        f"  gpu.module @{k.name}_module {{",
+    ]
+    if lds:
+        array = f"!llvm.array<{lds} x i8>"
+        lines.append(
+            f"    llvm.mlir.global internal @lds() {{addr_space = 3 : i32, alignment = 1024 : i64, dso_local}} : {array} {loc}"
+        )
+    if s.needs_zeros:
+        zeros = "dense<0> : tensor<16xi8>"
+        lines.append(
+            f"    llvm.mlir.global internal constant @tileir_zeros({zeros}) {{addr_space = 1 : i32, alignment = 16 : i64, dso_local}} : "
+            f"!llvm.array<{views.ZERO_BYTES} x i8> {loc}"
+        )
+    lines += [
+        f'    llvm.mlir.global external hidden constant @tileir_meta("{_escape(meta)}") {{addr_space = 4 : i32, section = ".tileir.meta", '
+        f"alignment = 4 : i64}} {loc}",
+        f"    llvm.func @{k.name}({', '.join(args)}) attributes {{rocdl.kernel, argument_names = [{names}], "
+        f"rocdl.reqd_work_group_size = array<i32: {threads}, 1, 1>, passthrough = [{', '.join(passthrough)}]}} {{",
+        *w.prologue,
+        *w.body,
+        f"    }} {loc}",
+        f"  }} {loc}",
+        f"}} {loc}",
+        *w.loc_aliases(),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", "\\5C").replace('"', "\\22")

@@ -1,0 +1,62 @@
+"""`mma`: the matrix instructions of a tile product, in the order of the plan."""
+
+from __future__ import annotations
+
+from tileir.ir.core import Op
+from tileir.ir.diagnostics import error
+from tileir.layout.mma import mma_plan
+from tileir.lowering.amdgpu.emit.state import State
+from tileir.lowering.amdgpu.emit.tiles import Tile
+from tileir.lowering.amdgpu.emit.writer import scalar_type, vector_type
+
+
+def instruction(s: State, op: Op) -> str:
+    """Checks that the chip has the instruction; without this, LLVM would abort. Gives its mnemonic."""
+    a, b = op.operands[0].tile.elem, op.operands[1].tile.elem
+    acc = op.result.tile.elem
+    m, n, k = _triple(op)
+    fitting = [i for i in s.target.mfmas_for(a.name, b.name, acc.name) if i.blocks == 1]
+    for i in fitting:
+        if (i.m, i.n, i.k) == (m, n, k):
+            return i.name
+    shapes = ", ".join(f"{i.m}x{i.n}x{i.k}" for i in fitting) or "none for these types"
+    raise error("E0701", f"{s.target.name} has no {m}x{n}x{k} matrix instruction for {a} x {b}", op.loc, legal=shapes)
+
+
+def _triple(op: Op) -> tuple[int, int, int]:
+    instr = op.attrs["instr"]
+    assert isinstance(instr, tuple)
+    return instr[0], instr[1], instr[2]
+
+
+def mma(s: State, op: Op) -> None:
+    instruction(s, op)
+    w = s.w
+    m, n, k = _triple(op)
+    a, b = op.operands[0].tile, op.operands[1].tile
+    c = op.result.tile
+    swapped = bool(op.attrs.get("swapped", False))
+    assert a.layout is not None and b.layout is not None and c.layout is not None
+    plan = mma_plan(a.layout, b.layout, c.layout, instr=(m, n, k), operand_bits=a.elem.bits, swapped=swapped)
+    a_pieces = s.tile(op.operands[0]).get(w, plan.a_registers)
+    b_pieces = s.tile(op.operands[1]).get(w, plan.b_registers)
+    acc_type = vector_type(scalar_type(c.elem), plan.c_registers)
+    if len(op.operands) == 3:
+        acc = list(s.tile(op.operands[2]).get(w, plan.c_registers))
+    else:
+        zero = s.splat_literal(0 if c.elem.is_int else 0.0, c.elem, plan.c_registers)
+        acc = [zero] * (c.layout.num_registers // plan.c_registers)
+    a_type = _operand_type(a.elem.name, plan.a_registers)
+    b_type = _operand_type(b.elem.name, plan.b_registers)
+    for step in plan.steps:
+        i = step.c // plan.c_registers
+        x = (a_pieces[step.a // plan.a_registers], a_type)
+        y = (b_pieces[step.b // plan.b_registers], b_type)
+        if swapped:
+            x, y = y, x
+        acc[i] = w.op(f"amdgpu.mfma {m}x{n}x{k} {x[0]} * {y[0]} + {acc[i]} blgp = none : {x[1]}, {y[1]}, {acc_type}")
+    s.values[op.result] = Tile(c, plan.c_registers, acc)
+
+
+def _operand_type(elem: str, n: int) -> str:
+    return vector_type(elem, n)

@@ -1,0 +1,87 @@
+"""Ops that make tiles or rename their registers: fill, iota, transpose, reshape, broadcast, convert_layout."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tileir.ir.core import Op
+from tileir.ir.ops.shape import permutation
+from tileir.layout.conversion import conversion, transpose_sources
+from tileir.lowering.amdgpu.emit.coords import coordinate
+from tileir.lowering.amdgpu.emit.elementwise import operand_pieces
+from tileir.lowering.amdgpu.emit.state import State
+from tileir.lowering.amdgpu.emit.tiles import Tile
+
+
+def constant(s: State, op: Op) -> None:
+    value = op.attrs["value"]
+    assert isinstance(value, int | float)
+    s.values[op.result] = s.splat_literal(value, op.result.tile.elem, 1)
+
+
+def fill(s: State, op: Op) -> None:
+    t, scalar = op.result.tile, op.operands[0]
+    if t.is_scalar:
+        s.values[op.result] = s.scalar(scalar)
+        return
+    text = ""
+    if scalar.owner is not None and scalar.owner.name == "constant":
+        value = scalar.owner.attrs["value"]
+        assert isinstance(value, int | float)
+        text = s.literal(value, t.elem)
+    s.values[op.result] = Tile.of_scalar(t, s.scalar(scalar), text)
+
+
+def iota(s: State, op: Op) -> None:
+    t = op.result.tile
+    layout, axis = t.layout, op.attrs.get("axis", 0)
+    assert layout is not None and isinstance(axis, int)
+    values: list[str] = []
+    for r in range(layout.num_registers):
+        c = coordinate(s.w, layout, r, axis)
+        values.append(s.w.hoist(("iota", c), lambda c=c: s.w.add(c.base, c.offset)))
+    s.values[op.result] = Tile(t, 1, values)
+
+
+def renamed(s: State, op: Op, sources: Sequence[int]) -> None:
+    """The result's register r is the operand's register sources[r] (-1: any)."""
+    tile = s.tile(op.operands[0])
+    if tile.splat or list(sources) == list(range(tile.count)):
+        s.values[op.result] = tile.retyped(op.result.tile)
+        return
+    scalars = tile.scalars(s.w)
+    s.values[op.result] = Tile(op.result.tile, 1, [scalars[max(i, 0)] for i in sources])
+
+
+def transpose(s: State, op: Op) -> None:
+    layout = op.operands[0].tile.layout
+    assert layout is not None
+    renamed(s, op, transpose_sources(layout, permutation(dict(op.attrs), layout.rank)))
+
+
+def reshape(s: State, op: Op) -> None:
+    """A layout is reshaped in the same registers; a tile of one element becomes or was a scalar."""
+    x, r = op.operands[0], op.result
+    if r.tile.is_scalar:
+        s.values[r] = s.scalar(x) if x.tile.is_scalar else s.tile(x).scalars(s.w)[0]
+    elif x.tile.is_scalar:
+        s.values[r] = Tile.of_scalar(r.tile, s.scalar(x))
+    else:
+        s.values[r] = s.tile(x).retyped(r.tile)
+
+
+def broadcast(s: State, op: Op) -> None:
+    t, x = op.result.tile, op.operands[0]
+    if t.is_scalar:
+        s.values[op.result] = s.scalar(x)
+    else:
+        s.values[op.result] = Tile(t, 1, operand_pieces(s, x, t, 1))
+
+
+def convert_layout(s: State, op: Op) -> None:
+    src, dst = op.operands[0].tile.layout, op.result.tile.layout
+    assert src is not None and dst is not None
+    sources = conversion(src, dst).sources
+    if sources is None:
+        raise s.unsupported("a convert_layout that moves data between lanes", op.loc, "run the pass lower-conversions")
+    renamed(s, op, sources)

@@ -1,0 +1,346 @@
+"""LDS: buffers, reads and writes in any register layout, direct copies from global memory, waits and barriers."""
+
+from __future__ import annotations
+
+from tileir.ir.core import Op, Value
+from tileir.ir.types import SharedType, TileType
+from tileir.layout import Layout
+from tileir.layout.shared import SharedLayout
+from tileir.lowering.amdgpu.emit import views
+from tileir.lowering.amdgpu.emit.coords import (
+    Coordinate,
+    coordinate,
+    lane,
+    linear,
+    masks,
+    place_bits,
+    register_table,
+    wave,
+)
+from tileir.lowering.amdgpu.emit.state import State
+from tileir.lowering.amdgpu.emit.tiles import Tile
+from tileir.lowering.amdgpu.emit.writer import scalar_type, vector_type
+from tileir.passes.layout_lds import access_bytes, as_matrix
+
+POINTER = "!llvm.ptr<3>"
+LANES = 64
+# Scopes that tell LLVM that direct copies and register accesses do not touch the same bytes at the same time: our own waits
+# order them, and without the scopes it would drain the vector-memory counter before every LDS read.
+COPY_SCOPES = "{alias_scopes = [#copies], noalias_scopes = [#accesses]}"
+ACCESS_SCOPES = "alias_scopes = [#accesses], noalias_scopes = [#copies]"
+
+
+def buffer_layout(t: SharedType) -> SharedLayout:
+    assert t.layout is not None
+    return t.layout
+
+
+def base(s: State, buffer: Value) -> str:
+    """LDS address of a buffer."""
+    owner = buffer.owner
+    assert owner is not None
+    offset = owner.attrs["offset"]
+    assert isinstance(offset, int)
+    w = s.w
+
+    def emit() -> str:
+        start = w.hoist("lds", lambda: w.op(f"llvm.mlir.addressof @lds : {POINTER}"))
+        return _offset(s, start, offset)
+
+    return w.hoist(("lds", offset), emit)
+
+
+def _offset(s: State, pointer: str, constant: int) -> str:
+    if constant == 0:
+        return pointer
+    return s.w.op(f"llvm.getelementptr inbounds {pointer}[{constant}] : ({POINTER}) -> {POINTER}, i8")
+
+
+def addresses(s: State, buffer: Value, layout: Layout, registers: list[int]) -> list[str]:
+    """LDS address of the element in each of the registers (a layout over the buffer seen as a matrix)."""
+    t = buffer.type
+    assert isinstance(t, SharedType)
+    shared = buffer_layout(t)
+    if shared.kind in ("rows", "swizzle", "xor") and _is_power_of_two(shared.row_bytes):
+        return [_xor_address(s, buffer, shared, layout, r) for r in registers]
+    return [_added_address(s, buffer, shared, layout, r) for r in registers]
+
+
+def _is_power_of_two(n: int) -> bool:
+    return n & (n - 1) == 0
+
+
+def _image_weights(shared: SharedLayout) -> list[int]:
+    return [shared.row_bytes, shared.elem_bits // 8]
+
+
+def _xor_address(s: State, buffer: Value, shared: SharedLayout, layout: Layout, r: int) -> str:
+    """Rows of 2ⁿ bytes: the offset is linear over GF(2) in lane, wave and register bits, so the register's part is XORed
+    onto the lanes' part; where no bits meet it becomes the immediate offset of the instruction."""
+    w = s.w
+
+    def lanes_part() -> str:
+        bits = [
+            (source, bit, int(shared.offset_of_image(value)))
+            for source, bit, value in place_bits(layout, _image_weights(shared))
+        ]
+        value, mask = linear(w, bits)
+        w._hoisted[("lds mask", shared, layout)] = str(mask)
+        return value
+
+    part = w.hoist(("lds lanes", shared, layout), lanes_part)
+    mask = int(w._hoisted[("lds mask", shared, layout)])
+    image_inside = image_added = 0
+    for (inside, added), weight in zip(register_table(layout)[r], _image_weights(shared), strict=True):
+        image_inside ^= inside * weight
+        image_added += added * weight
+    constant = int(shared.offset_of_image(image_inside))
+    extra = int(shared.offset_of_image(image_inside ^ image_added)) ^ constant if image_added else 0
+    constant ^= extra
+    clash = constant & mask
+    pointer = base(s, buffer)
+
+    def start() -> str:
+        value = w.binary("xor", part, w.const(clash)) if clash else part
+        return w.op(f"llvm.getelementptr inbounds {pointer}[{value}] : ({POINTER}, i32) -> {POINTER}, i8")
+
+    return _offset(s, w.hoist(("lds address", pointer, shared, layout, clash), start), constant ^ clash)
+
+
+def _added_address(s: State, buffer: Value, shared: SharedLayout, layout: Layout, r: int) -> str:
+    """Padded rows: offset = row · pitch + column bytes, the register's part added."""
+    w = s.w
+    row, col = (coordinate(w, layout, r, d) for d in range(2))
+    size = shared.elem_bits // 8
+    if shared.kind in ("rows", "padded"):
+        pitch = shared.args[0] if shared.kind == "padded" else shared.row_bytes
+
+        def start() -> str:
+            value = w.binary("add", w.mul(row.base, pitch), w.mul(col.base, size))
+            return w.op(f"llvm.getelementptr inbounds {base(s, buffer)}[{value}] : ({POINTER}, i32) -> {POINTER}, i8")
+
+        pointer = w.hoist(("lds rows", base(s, buffer), shared, row.base, col.base), start)
+        return _offset(s, pointer, row.offset * pitch + col.offset * size)
+    image = w.binary(
+        "add", w.mul(w.add(row.base, row.offset), shared.row_bytes), w.mul(w.add(col.base, col.offset), size)
+    )
+    return _image_address(s, buffer, shared, image)
+
+
+def _image_address(s: State, buffer: Value, shared: SharedLayout, image: str) -> str:
+    """Address of an image byte for any layout, computed at run time."""
+    w = s.w
+    if shared.kind == "swizzle":
+        bits, low, shift = shared.args
+        field = w.binary("and", w.binary("lshr", image, w.const(low + shift)), w.const((1 << bits) - 1))
+        image = w.binary("xor", image, w.mul(field, 1 << low))
+    elif shared.kind == "xor":
+        for bit, mask in zip(shared.args[::2], shared.args[1::2], strict=True):
+            one = w.binary("and", w.binary("lshr", image, w.const(bit)), w.const(1))
+            image = w.binary("xor", image, w.mul(one, mask))
+    elif shared.kind == "slabs":
+        size, pitch = shared.args
+        slab = w.binary("udiv", image, w.const(size))
+        image = w.binary("add", image, w.mul(slab, pitch - size))
+    return w.op(f"llvm.getelementptr inbounds {base(s, buffer)}[{image}] : ({POINTER}, i32) -> {POINTER}, i8")
+
+
+def _matrix_layout(t: TileType, shared: SharedType) -> Layout:
+    assert t.layout is not None
+    layout = as_matrix(t.layout, shared.matrix)
+    assert layout is not None, "layout-lds checked that the tile can be seen as a matrix"
+    return layout
+
+
+def load(s: State, op: Op) -> None:
+    w, t = s.w, op.result.tile
+    shared = op.operands[0].type
+    assert isinstance(shared, SharedType)
+    layout = _matrix_layout(t, shared)
+    width = access_bytes(TileType(t.elem, layout.shape, layout), buffer_layout(shared))
+    n = width // t.elem.bytes
+    registers = list(range(0, layout.num_registers, n))
+    element = scalar_type(t.elem)
+    pieces: list[str] = []
+    for r, address in zip(registers, addresses(s, op.operands[0], layout, registers), strict=True):
+        inside = hole_test(s, layout, r)
+        if inside:
+            address = w.select(inside, address, base(s, op.operands[0]), POINTER)
+        piece = w.op(
+            f"llvm.load {address} {{alignment = {width} : i64, {ACCESS_SCOPES}}} : {POINTER} -> {vector_type(element, n)}"
+        )
+        if inside:  # holes along k must be zero: they take part in products
+            piece = w.select(inside, piece, s.splat_literal(0, t.elem, n), vector_type(element, n))
+        pieces.append(piece)
+    s.values[op.result] = Tile(t, n, pieces)
+
+
+def hole_test(s: State, layout: Layout, r: int) -> str:
+    """True where the register holds an element, "" if it always does."""
+    w = s.w
+    result = ""
+    for d in range(layout.rank):
+        if masks(layout, d):
+            c = coordinate(w, layout, r, d)
+            test = w.hoist(
+                ("hole", c, layout.shape[d]),
+                lambda c=c, d=d: w.icmp("ult", w.add(c.base, c.offset), w.const(layout.shape[d])),
+            )
+            result = w.binary("and", result, test, "i1") if result else test
+    return result
+
+
+def store(s: State, op: Op) -> None:
+    w, t = s.w, op.operands[0].tile
+    shared = op.operands[1].type
+    assert isinstance(shared, SharedType)
+    layout = _matrix_layout(t, shared)
+    width = access_bytes(TileType(t.elem, layout.shape, layout), buffer_layout(shared))
+    n = width // t.elem.bytes
+    element = scalar_type(t.elem)
+    pieces = s.tile(op.operands[0]).get(w, n)
+    registers = [r for r in range(0, layout.num_registers, n) if not r & layout.free.reg]
+    owner = views.owner_test(s, layout)
+    for r, address in zip(registers, addresses(s, op.operands[1], layout, registers), strict=True):
+        inside = hole_test(s, layout, r)
+        if owner:
+            inside = w.binary("and", inside, owner, "i1") if inside else owner
+        text = (
+            f"llvm.store {pieces[r // n]}, {address} {{alignment = {width} : i64, {ACCESS_SCOPES}}} : "
+            f"{vector_type(element, n)}, {POINTER}"
+        )
+        if not inside:
+            w.line(text)
+            continue
+        then, after = w.label(), w.label()
+        w.cond_branch(inside, then, after)
+        w.start(then)
+        w.line(text)
+        w.branch(after)
+        w.start(after)
+
+
+def copy(s: State, op: Op) -> None:
+    """Direct copy: every instruction of a wave fills 64 consecutive pieces of LDS, so a swizzle acts on the source."""
+    w = s.w
+    a = views.access_of(s, op)
+    buffer = op.operands[-1]
+    t = buffer.type
+    assert isinstance(t, SharedType)
+    shared = buffer_layout(t)
+    piece = op.attrs["bytes"]
+    assert isinstance(piece, int)
+    resource = views.descriptor(s, a)
+    ragged = [
+        shared.kind != "slabs" and shared.size_bytes != shared.image_bytes,
+        False,
+    ]  # a swizzle window past the tile
+    bounds = views.Bounds(s, a, t.shape, ragged)
+    waves = s.kernel.attrs["waves"]
+    assert isinstance(waves, int)
+    slab = LANES * piece
+    size = shared.image_bytes if shared.kind == "slabs" else shared.size_bytes
+    slabs = -(-size // slab)
+    for i in range(-(-slabs // waves)):
+        number = w.hoist(("slab", i, waves), lambda i=i: w.add(wave(w), i * waves))
+        image = w.hoist(
+            ("slab image", i, waves, piece),
+            lambda number=number: w.binary("add", w.mul(number, slab), w.mul(lane(w), piece)),
+        )
+        source = w.hoist(("slab source", shared, image), lambda image=image: _source_image(s, shared, image))
+        row, col = _split_image(s, shared, source, image)
+        coords = [Coordinate(row, 0), Coordinate(col, 0)]
+        whole = (i + 1) * waves * slab <= size
+        after = ""
+        if not whole:
+            inside = w.hoist(
+                ("slab inside", image, size),
+                lambda image=image: w.icmp("ult", image, w.const(size)),
+            )
+            then, after = w.label(), w.label()
+            w.cond_branch(inside, then, after)
+            w.start(then)
+        valid = bounds.test(coords)
+        offset = views.lane_offset(s, a, coords, "i32")
+        offset = w.select(valid, offset, w.const(views.OUTSIDE - (1 << 32)), "i32") if valid else offset
+        pitch = shared.args[1] if shared.kind == "slabs" else slab
+        target = w.hoist(
+            ("slab target", base(s, buffer), number, pitch),
+            lambda number=number: w.op(
+                f"llvm.getelementptr inbounds {base(s, buffer)}[{w.mul(number, pitch)}] : ({POINTER}, i32) -> {POINTER}, i8"
+            ),
+        )
+        zero = w.const(0)
+        w.line(
+            f"rocdl.raw.ptr.buffer.load.lds {resource}, {target}, {w.const(piece)}, {offset}, {zero}, {zero}, {zero} {COPY_SCOPES}"
+        )
+        if after:
+            w.branch(after)
+            w.start(after)
+            bounds = views.Bounds(s, a, t.shape, ragged)
+
+
+def _source_image(s: State, shared: SharedLayout, offset: str) -> str:
+    """Image byte stored at a (slab-relative) offset: the inverse of the layout. A swizzle that XORs high bits onto low ones
+    is its own inverse when the two fields do not meet; else the XORs are undone from the highest bit down."""
+    w = s.w
+    if shared.kind == "swizzle":
+        bits, low, shift = shared.args
+        image = offset
+        for step in range(
+            -(-bits // shift)
+        ):  # fields overlap when bits > shift: undo shift bits at a time, highest first
+            top = bits - step * shift
+            count = min(shift, top)
+            start = top - count
+            field = w.binary("and", w.binary("lshr", image, w.const(low + shift + start)), w.const((1 << count) - 1))
+            image = w.binary("xor", image, w.mul(field, 1 << (low + start)))
+        return image
+    if shared.kind == "xor":
+        image = offset
+        for bit, mask in reversed(list(zip(shared.args[::2], shared.args[1::2], strict=True))):
+            one = w.binary("and", w.binary("lshr", image, w.const(bit)), w.const(1))
+            image = w.binary("xor", image, w.mul(one, mask))
+        return image
+    return offset
+
+
+def _split_image(s: State, shared: SharedLayout, image: str, key: str) -> tuple[str, str]:
+    """(row, column) of an image byte."""
+    w = s.w
+    size = shared.elem_bits // 8
+
+    def row() -> str:
+        if _is_power_of_two(shared.row_bytes):
+            return w.binary("lshr", image, w.const(shared.row_bytes.bit_length() - 1))
+        return w.binary("udiv", image, w.const(shared.row_bytes))
+
+    def col() -> str:
+        if _is_power_of_two(shared.row_bytes):
+            rest = w.binary("and", image, w.const(shared.row_bytes - 1))
+        else:
+            rest = w.binary("urem", image, w.const(shared.row_bytes))
+        return w.binary("lshr", rest, w.const(size.bit_length() - 1)) if size > 1 else rest
+
+    return w.hoist(("slab row", shared, key), row), w.hoist(("slab col", shared, key), col)
+
+
+def wait(s: State, op: Op) -> None:
+    """s_waitcnt; a counter of -1 is left at its maximum, which waits for nothing (field widths: CDNA3 ISA, S_WAITCNT)."""
+    limits = {"vm": s.target.vmcnt_max, "lgkm": s.target.lgkmcnt_max}
+    counts: dict[str, int] = {}
+    for name, most in limits.items():
+        value = op.attrs.get(name, -1)
+        assert isinstance(value, int)
+        counts[name] = most if value < 0 else min(value, most)
+    vm, lgkm = counts["vm"], counts["lgkm"]
+    field = (vm & 15) | s.target.expcnt_max << 4 | lgkm << 8 | (vm >> 4) << 14
+    s.w.line(f"rocdl.s.waitcnt {field}")
+
+
+def barrier(s: State, op: Op) -> None:
+    """The bare instruction: what must have happened before is in the text as waits. The fences around it keep the machine
+    scheduler from moving memory operations across."""
+    s.w.line("rocdl.sched.barrier 0")
+    s.w.line("rocdl.s.barrier")
+    s.w.line("rocdl.sched.barrier 0")

@@ -1,0 +1,66 @@
+"""What the emitters of a kernel share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tileir.ir.core import Kernel, Value
+from tileir.ir.diagnostics import CompileError, error
+from tileir.ir.location import Loc
+from tileir.ir.types import Elem
+from tileir.lowering.amdgpu.emit.tiles import Tile
+from tileir.lowering.amdgpu.emit.writer import Writer, scalar_type
+from tileir.target import Target
+
+
+@dataclass
+class State:
+    """The function being written and what its IR values have become: MLIR names for scalars, `Tile`s for tiles."""
+
+    kernel: Kernel
+    target: Target
+    w: Writer
+    values: dict[Value, str | Tile] = field(default_factory=dict[Value, "str | Tile"])
+    symbols: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    needs_zeros: bool = False
+
+    def scalar(self, v: Value) -> str:
+        x = self.values[v]
+        assert isinstance(x, str), v
+        return x
+
+    def tile(self, v: Value) -> Tile:
+        x = self.values[v]
+        assert isinstance(x, Tile), v
+        return x
+
+    def pointer(self, view: Value) -> str:
+        """The base pointer of a view."""
+        return f"%arg_{view.name}"
+
+    def zeros(self) -> str:
+        """Address of a block of zero bytes, always readable."""
+        self.needs_zeros = True
+        return self.w.hoist("zeros", lambda: self.w.op("llvm.mlir.addressof @tileir_zeros : !llvm.ptr<1>"))
+
+    def literal(self, value: int | float | bool, elem: Elem) -> str:
+        """MLIR attribute text of a constant (without its type)."""
+        if elem.is_bool:
+            return "true" if value else "false"
+        if elem.is_int:
+            wrapped = int(value) & ((1 << elem.bits) - 1)
+            return str(wrapped - (1 << elem.bits) if wrapped >> (elem.bits - 1) else wrapped)
+        import numpy as np
+
+        with np.errstate(over="ignore"):  # an f64 beyond the range of the type is infinite there
+            bits = np.asarray(value, np.float64).astype(elem.np).view(f"u{elem.bytes}")
+        if elem.bits == 8:
+            return str(int(bits))
+        return f"0x{int(bits):0{elem.bits // 4}X}"
+
+    def splat_literal(self, value: int | float | bool, elem: Elem, n: int) -> str:
+        return self.w.splat_const(self.literal(value, elem), scalar_type(elem), n)
+
+    def unsupported(self, what: str, loc: Loc, legal: str) -> CompileError:
+        """The diagnostic for something that has no lowering yet."""
+        return error("E0903", f"{what} cannot be compiled for {self.target.name} yet", loc, legal=legal)

@@ -1,0 +1,68 @@
+"""Tiles in registers: which SSA values hold the registers of a lane, in pieces that suit their users."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tileir.ir.types import TileType
+from tileir.lowering.amdgpu.emit.writer import Writer, scalar_type, vector_type
+
+
+class Tile:
+    """The registers of one tile: `chunks[i]` holds registers i·chunk … (i+1)·chunk - 1 as a vector (a scalar if chunk is 1).
+
+    A *splat* keeps one scalar for all registers and becomes pieces on demand.
+    """
+
+    def __init__(self, type: TileType, chunk: int, chunks: Sequence[str], splat: str = "", splat_text: str = ""):
+        assert type.layout is not None
+        self.type = type
+        self.element = scalar_type(type.elem)
+        self.count = type.layout.num_registers
+        self.chunk = chunk
+        self.chunks = list(chunks)
+        self.splat = splat  # the scalar, for a splat
+        self.splat_text = splat_text  # its MLIR constant text, if it is a constant
+        assert splat or chunk * len(self.chunks) == self.count, (chunk, len(self.chunks), self.count)
+
+    @staticmethod
+    def of_scalar(type: TileType, value: str, text: str = "") -> Tile:
+        return Tile(type, 1, [], splat=value, splat_text=text)
+
+    def retyped(self, type: TileType) -> Tile:
+        """The same registers under another tile type with as many registers."""
+        return Tile(type, self.chunk, self.chunks, self.splat, self.splat_text)
+
+    def get(self, w: Writer, chunk: int) -> list[str]:
+        """The registers in pieces of `chunk`, which must divide their number."""
+        if self.splat:
+            piece = self._splat_piece(w, chunk)
+            return [piece] * (self.count // chunk)
+        if chunk == self.chunk:
+            return self.chunks
+        scalars = self.chunks
+        if self.chunk > 1:
+            if chunk < self.chunk and chunk > 1:
+                return self._split(w, chunk)
+            t = vector_type(self.element, self.chunk)
+            scalars = [w.extract(c, i, t) for c in self.chunks for i in range(self.chunk)]
+        return [w.pack(scalars[i : i + chunk], self.element) for i in range(0, self.count, chunk)]
+
+    def _split(self, w: Writer, chunk: int) -> list[str]:
+        t = vector_type(self.element, self.chunk)
+        out: list[str] = []
+        for c in self.chunks:
+            for i in range(0, self.chunk, chunk):
+                picks = ", ".join(str(i + j) for j in range(chunk))
+                out.append(w.op(f"llvm.shufflevector {c}, {c} [{picks}] : {t}"))
+        return out
+
+    def _splat_piece(self, w: Writer, chunk: int) -> str:
+        if chunk == 1:
+            return self.splat
+        if self.splat_text:
+            return w.splat_const(self.splat_text, self.element, chunk)
+        return w.pack([self.splat] * chunk, self.element)
+
+    def scalars(self, w: Writer) -> list[str]:
+        return self.get(w, 1)

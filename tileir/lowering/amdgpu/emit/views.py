@@ -1,0 +1,412 @@
+"""Global memory: strides, bounds, descriptors, loads, stores and direct copies to LDS.
+
+Accesses by `buffer` use a descriptor that starts at the tile and ends exactly where the view ends; a lane whose element is
+outside gets an offset beyond any descriptor, so the hardware returns zero or drops the store. Accesses by `global` compute
+64-bit addresses; a lane that is outside reads from a block of zeros and does not store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tileir.ir.core import Op, Value
+from tileir.ir.registry import get
+from tileir.ir.types import GlobalType, TileType
+from tileir.layout import Layout
+from tileir.lowering.amdgpu.emit.coords import Coordinate, coordinate, lane, masks, thread, wave
+from tileir.lowering.amdgpu.emit.state import State
+from tileir.lowering.amdgpu.emit.tiles import Tile
+from tileir.lowering.amdgpu.emit.writer import Writer, scalar_type, vector_type
+from tileir.passes.split_access import contiguous_dim
+
+# Word 3 of a raw buffer descriptor: DATA_FORMAT = 32 bits, no swizzle, no type checks (CDNA3 ISA, buffer resource
+# descriptor; the value LLVM's AMDGPUUsage and the amdgpu dialect use for gfx9).
+BUFFER_FLAGS = 0x27000
+# Byte offset that no descriptor of ours reaches: num_records is at most this.
+OUTSIDE = 0x80000000
+ZERO_BYTES = 16
+
+
+@dataclass
+class Access:
+    """One access with everything that is uniform over the workgroup worked out."""
+
+    view: Value
+    spans: tuple[int | None, ...]
+    indices: list[str]  # MLIR values of the start or plain index per view dimension
+    index_types: list[str]
+    tile_dims: list[int]  # view dimension of each tile dimension
+
+    @property
+    def type(self) -> GlobalType:
+        assert isinstance(self.view.type, GlobalType)
+        return self.view.type
+
+
+def access_of(s: State, op: Op) -> Access:
+    at = get(op.name).access_position
+    assert at is not None and op.spans is not None
+    indices = op.operands[at + 1 : at + 1 + len(op.spans)]
+    return Access(
+        op.operands[at],
+        op.spans,
+        [s.scalar(v) for v in indices],
+        [scalar_type(v.tile.elem) for v in indices],
+        [d for d, span in enumerate(op.spans) if span is not None],
+    )
+
+
+def dim_value(s: State, dim: int | str) -> str:
+    """A dimension or stride as i64."""
+    w = s.w
+    if isinstance(dim, int):
+        return w.const(dim, "i64")
+    name, t = s.symbols[dim]
+    return w.hoist(("i64", dim), lambda: w.to_i64(name, t))
+
+
+def stride(s: State, view: GlobalType, d: int) -> int | str:
+    """Stride of dimension d in elements: a number where it is known, else an i64 value."""
+    if view.strides is not None:
+        x = view.strides[d]
+        return x if isinstance(x, int) else dim_value(s, x)
+    known = 1
+    factors: list[str] = []
+    for n in view.dims[d + 1 :]:
+        if isinstance(n, int):
+            known *= n
+        else:
+            factors.append(n)
+    if not factors:
+        return known
+
+    def product() -> str:
+        total = dim_value(s, factors[0])
+        for f in factors[1:]:
+            total = s.w.binary("mul", total, dim_value(s, f), "i64")
+        return s.w.mul(total, known, "i64")
+
+    return s.w.hoist(("stride", tuple(factors), known), product)
+
+
+def scaled(s: State, value: str, view: GlobalType, d: int, type: str) -> str:
+    """value · stride · element bytes, in `type` (i32 or i64)."""
+    w = s.w
+    x = stride(s, view, d)
+    size = view.elem.bytes
+    if isinstance(x, int):
+        return w.mul(value, x * size, type)
+    if type == "i32":
+        x = w.hoist(("trunc", x), lambda: w.op(f"llvm.trunc {x} : i64 to i32"))
+    x = w.hoist(("bytes", x, size), lambda: w.mul(str(x), size, type))
+    return w.binary("mul", value, x, type)
+
+
+def base_offset(s: State, a: Access) -> str:
+    """Byte offset of the tile's first element from the start of the view, i64 (negative for negative starts)."""
+    w = s.w
+    total = ""
+    for d, (index, t) in enumerate(zip(a.indices, a.index_types, strict=True)):
+        term = scaled(s, w.to_i64(index, t), a.type, d, "i64")
+        total = w.binary("add", total, term, "i64") if total else term
+    return total or w.const(0, "i64")
+
+
+def view_bytes(s: State, view: GlobalType) -> str:
+    """Bytes from the first to the end of the last element of the view, 0 if it has none; i64."""
+    w = s.w
+
+    def emit() -> str:
+        total = w.const(view.elem.bytes, "i64")
+        empty = ""
+        for d, n in enumerate(view.dims):
+            size = dim_value(s, n)
+            last = w.binary("sub", size, w.const(1, "i64"), "i64")
+            total = w.binary("add", total, scaled(s, last, view, d, "i64"), "i64")
+            if not isinstance(n, int):
+                none = w.icmp("sle", size, w.const(0, "i64"), "i64")
+                empty = w.binary("or", empty, none, "i1") if empty else none
+        return w.select(empty, w.const(0, "i64"), total, "i64") if empty else total
+
+    return w.hoist(("bytes of", view), emit)
+
+
+def descriptor(s: State, a: Access) -> str:
+    """Buffer resource that begins at the tile's first element and ends with the view."""
+    w = s.w
+    offset = base_offset(s, a)
+    pointer = w.op(f"llvm.getelementptr {s.pointer(a.view)}[{offset}] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i8")
+    rest = w.binary("sub", view_bytes(s, a.type), offset, "i64")
+    zero, most = w.const(0, "i64"), w.const(OUTSIDE, "i64")
+    rest = w.op(f"llvm.intr.smax({rest}, {zero}) : (i64, i64) -> i64")
+    rest = w.op(f"llvm.intr.smin({rest}, {most}) : (i64, i64) -> i64")
+    return w.op(
+        f"rocdl.make.buffer.rsrc {pointer}, {w.const(0, 'i16')}, {rest}, {w.const(BUFFER_FLAGS)} : !llvm.ptr<1> to <8>"
+    )
+
+
+class Bounds:
+    """Which lanes are inside the view, tested once per distinct coordinate; `holes` says along which dimensions of the
+    tile a coordinate may lie beyond `shape`."""
+
+    def __init__(self, s: State, a: Access, shape: Sequence[int], holes: Sequence[bool]):
+        self.s, self.a, self.shape, self.holes = s, a, shape, holes
+        self._tests: dict[tuple[int, Coordinate], str] = {}
+        self._fixed = self._plain()
+
+    def _plain(self) -> str:
+        """Test of the plain (not spanned) indices, "" if there are none to make."""
+        result = ""
+        for d, span in enumerate(self.a.spans):
+            if span is None:
+                t = self.a.index_types[d]
+                test = self._inside(self.a.indices[d], t, d)
+                result = self.s.w.binary("and", result, test, "i1") if result else test
+        return result
+
+    def _inside(self, value: str, type: str, d: int) -> str:
+        """value < dimension, as unsigned numbers: one test for both ends, right also where start + offset passes 2³¹."""
+        size = self.a.type.dims[d]
+        w = self.s.w
+        if type == "i64":
+            return w.icmp("ult", value, dim_value(self.s, size), "i64")
+        if isinstance(size, int):
+            return w.icmp("ult", value, w.const(size))
+        name, t = self.s.symbols[size]
+        if t == "i64":
+            return w.icmp("ult", w.to_i64(value, type), name, "i64")
+        return w.icmp("ult", value, name)
+
+    def test(self, coords: Sequence[Coordinate]) -> str:
+        """True where the element at these tile coordinates is in the tile and in the view; "" if always."""
+        w = self.s.w
+        result = self._fixed
+        for t, (c, d) in enumerate(zip(coords, self.a.tile_dims, strict=True)):
+            key = (t, c)
+            if key not in self._tests:
+                local = w.add(c.base, c.offset)
+                index, type = self.a.indices[d], self.a.index_types[d]
+                if type == "i64":
+                    at = w.binary("add", index, w.op(f"llvm.zext {local} : i32 to i64"), "i64")
+                else:
+                    at = w.binary("add", index, local)
+                test = self._inside(at, type, d)
+                if self.holes[t]:
+                    test = w.binary("and", test, w.icmp("ult", local, w.const(self.shape[t])), "i1")
+                self._tests[key] = test
+            test = self._tests[key]
+            result = w.binary("and", result, test, "i1") if result else test
+        return result
+
+
+def lane_offset(s: State, a: Access, coords: Sequence[Coordinate], type: str) -> str:
+    """Byte offset of an element from the tile's first, in `type`."""
+    w = s.w
+    total = ""
+    for c, d in zip(coords, a.tile_dims, strict=True):
+        if type == "i32":
+            base = w.hoist(("scaled", c.base, a.type, d), lambda c=c, d=d: scaled(s, c.base, a.type, d, "i32"))
+            if c.offset:
+                x = stride(s, a.type, d)
+                if isinstance(x, int):
+                    base = w.add(base, c.offset * x * a.type.elem.bytes)
+                else:
+                    step = w.hoist(
+                        ("step", a.type, d, c.offset), lambda c=c, d=d: scaled(s, w.const(c.offset), a.type, d, "i32")
+                    )
+                    base = w.binary("add", base, step)
+        else:
+            local = w.op(f"llvm.zext {w.add(c.base, c.offset)} : i32 to i64")
+            base = scaled(s, local, a.type, d, "i64")
+        total = w.binary("add", total, base, type) if total else base
+    return total or w.const(0, type)
+
+
+def vector_length(op: Op, t: TileType, a: Access) -> int:
+    """Elements per lane and access: what the text allows and the registers hold contiguously."""
+    wide = op.attrs["bytes"]
+    assert isinstance(wide, int) and t.layout is not None
+    d = contiguous_dim(a.type)
+    if d not in a.tile_dims:
+        return 1
+    return max(1, min(wide // t.elem.bytes, t.layout.contiguous(a.tile_dims.index(d))))
+
+
+def memory_type(bytes: int) -> str:
+    """Integer type that carries so many bytes through a memory access."""
+    return {1: "i8", 2: "i16", 4: "i32", 8: "vector<2xi32>", 16: "vector<4xi32>"}[bytes]
+
+
+def from_memory(w: Writer, raw: str, t: TileType, n: int) -> str:
+    """Loaded bytes as `n` elements in register form."""
+    source = memory_type(n * t.elem.bytes)
+    if t.elem.is_bool:
+        return w.icmp(
+            "ne", w.bitcast(raw, source, vector_type("i8", n)), w.splat_const("0", "i8", n), vector_type("i8", n)
+        )
+    return w.bitcast(raw, source, vector_type(scalar_type(t.elem), n))
+
+
+def to_memory(w: Writer, piece: str, t: TileType, n: int) -> str:
+    """`n` elements as the bytes that a memory access carries."""
+    if t.elem.is_bool:
+        piece = w.op(f"llvm.zext {piece} : {vector_type('i1', n)} to {vector_type('i8', n)}")
+        return w.bitcast(piece, vector_type("i8", n), memory_type(n))
+    return w.bitcast(piece, vector_type(scalar_type(t.elem), n), memory_type(n * t.elem.bytes))
+
+
+def load(s: State, op: Op) -> None:
+    t = op.result.tile
+    if t.is_scalar:
+        s.values[op.result] = _load_scalar(s, op)
+        return
+    w = s.w
+    a = access_of(s, op)
+    layout = t.layout
+    assert layout is not None
+    n = vector_length(op, t, a)
+    bounds = Bounds(s, a, t.shape, [masks(layout, d) for d in range(t.rank)])
+    by_buffer = op.attrs["via"] == "buffer"
+    resource = descriptor(s, a) if by_buffer else base_offset(s, a)
+    element = scalar_type(t.elem)
+    pad = op.attrs.get("pad", 0)
+    assert isinstance(pad, int | float)
+    pieces: list[str] = []
+    for r in range(0, layout.num_registers, n):
+        coords = [coordinate(w, layout, r, d) for d in range(t.rank)]
+        inside = bounds.test(coords)
+        raw_type = memory_type(n * t.elem.bytes)
+        if by_buffer:
+            offset = lane_offset(s, a, coords, "i32")
+            offset = w.select(inside, offset, w.const(OUTSIDE - (1 << 32)), "i32") if inside else offset
+            zero = w.const(0)
+            raw = w.op(f"rocdl.raw.ptr.buffer.load {resource}, {offset}, {zero}, {zero} : {raw_type}")
+        else:
+            address = _address(s, a, resource, coords)
+            if inside:
+                address = w.select(inside, address, s.zeros(), "!llvm.ptr<1>")
+            raw = w.op(f"llvm.load {address} {{alignment = {n * t.elem.bytes} : i64}} : !llvm.ptr<1> -> {raw_type}")
+        piece = from_memory(w, raw, t, n)
+        if pad != 0 and inside:
+            value = s.splat_literal(pad, t.elem, n)
+            piece = w.select(inside, piece, value, vector_type(element, n))
+        pieces.append(piece)
+    s.values[op.result] = Tile(t, n, pieces)
+
+
+def _address(s: State, a: Access, base: str, coords: Sequence[Coordinate]) -> str:
+    w = s.w
+    offset = w.binary("add", base, lane_offset(s, a, coords, "i64"), "i64")
+    return w.op(f"llvm.getelementptr {s.pointer(a.view)}[{offset}] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i8")
+
+
+def _load_scalar(s: State, op: Op) -> str:
+    w, t = s.w, op.result.tile
+    a = access_of(s, op)
+    inside = Bounds(s, a, (), ()).test([])
+    address = w.select(inside, _address(s, a, base_offset(s, a), []), s.zeros(), "!llvm.ptr<1>")
+    raw = w.op(
+        f"llvm.load {address} {{alignment = {t.elem.bytes} : i64}} : !llvm.ptr<1> -> {memory_type(t.elem.bytes)}"
+    )
+    value = from_memory(w, raw, t, 1)
+    pad = op.attrs.get("pad", 0)
+    assert isinstance(pad, int | float)
+    return w.select(inside, value, s.splat_literal(pad, t.elem, 1), scalar_type(t.elem)) if pad != 0 else value
+
+
+def owner_test(s: State, layout: Layout) -> str:
+    """True in the lanes and waves that are to store: one of all copies of an element; "" if there are no copies."""
+    w = s.w
+    free = layout.free
+    result = ""
+    for source, mask in ((lane, free.lane), (wave, free.wave)):
+        if mask:
+            test = w.icmp("eq", w.binary("and", source(w), w.const(mask)), w.const(0))
+            result = w.binary("and", result, test, "i1") if result else test
+    return result
+
+
+def store(s: State, op: Op) -> None:
+    w = s.w
+    t = op.operands[0].tile
+    a = access_of(s, op)
+    if t.is_scalar:
+        _store_scalar(s, op, a)
+        return
+    layout = t.layout
+    assert layout is not None
+    n = vector_length(op, t, a)
+    pieces = s.tile(op.operands[0]).get(w, n)
+    bounds = Bounds(s, a, t.shape, [masks(layout, d) for d in range(t.rank)])
+    owner = owner_test(s, layout)
+    by_buffer = op.attrs["via"] == "buffer"
+    resource = descriptor(s, a) if by_buffer else base_offset(s, a)
+    for i, r in enumerate(range(0, layout.num_registers, n)):
+        if r & layout.free.reg:
+            continue  # a copy of another register
+        coords = [coordinate(w, layout, r, d) for d in range(t.rank)]
+        inside = bounds.test(coords)
+        if owner:
+            inside = w.binary("and", inside, owner, "i1") if inside else owner
+        raw = to_memory(w, pieces[i], t, n)
+        raw_type = memory_type(n * t.elem.bytes)
+        if by_buffer:
+            offset = lane_offset(s, a, coords, "i32")
+            offset = w.select(inside, offset, w.const(OUTSIDE - (1 << 32)), "i32") if inside else offset
+            zero = w.const(0)
+            w.line(f"rocdl.raw.ptr.buffer.store {raw}, {resource}, {offset}, {zero}, {zero} : {raw_type}")
+        else:
+            _guarded_store(s, inside, raw, raw_type, _address(s, a, resource, coords), n * t.elem.bytes)
+
+
+def _guarded_store(s: State, inside: str, raw: str, raw_type: str, address: str, size: int) -> None:
+    w = s.w
+    text = f"llvm.store {raw}, {address} {{alignment = {size} : i64}} : {raw_type}, !llvm.ptr<1>"
+    if not inside:
+        w.line(text)
+        return
+    then, after = w.label(), w.label()
+    w.cond_branch(inside, then, after)
+    w.start(then)
+    w.line(text)
+    w.branch(after)
+    w.start(after)
+
+
+def _store_scalar(s: State, op: Op, a: Access) -> None:
+    """One lane of the workgroup stores a scalar."""
+    w, t = s.w, op.operands[0].tile
+    first = w.icmp("eq", thread(w), w.const(0))
+    inside = Bounds(s, a, (), ()).test([])
+    inside = w.binary("and", inside, first, "i1") if inside else first
+    raw = to_memory(w, s.scalar(op.operands[0]), t, 1)
+    address = _address(s, a, base_offset(s, a), [])
+    _guarded_store(s, inside, raw, memory_type(t.elem.bytes), address, t.elem.bytes)
+
+
+def accessible(s: State, op: Op) -> None:
+    """The launch-time test behind wide accesses: alignment of base, strides and row end, and the span of one tile."""
+    w = s.w
+    a = access_of(s, op)
+    view = a.type
+    bytes = op.attrs["bytes"]
+    assert isinstance(bytes, int)
+    size = view.elem.bytes
+    contiguous = contiguous_dim(view)
+    low = w.op(f"llvm.ptrtoint {s.pointer(a.view)} : !llvm.ptr<1> to i64")
+    span = w.const(bytes, "i64")
+    for d, extent in enumerate(a.spans):
+        x = stride(s, view, d)
+        if bytes > size:
+            end = dim_value(s, view.dims[d]) if d == contiguous else x
+            if not isinstance(end, int):
+                low = w.binary("or", low, w.mul(end, size, "i64"), "i64")
+            elif end * size % bytes:
+                low = w.binary("or", low, w.const(1, "i64"), "i64")
+        if extent is not None:
+            reach = w.const(extent - 1, "i64")
+            span = w.binary("add", span, scaled(s, reach, view, d, "i64"), "i64")
+    aligned = w.icmp("eq", w.binary("and", low, w.const(bytes - 1, "i64"), "i64"), w.const(0, "i64"), "i64")
+    short = w.icmp("ule", span, w.const(OUTSIDE, "i64"), "i64")
+    s.values[op.result] = w.binary("and", aligned, short, "i1")
