@@ -81,18 +81,7 @@ def accesses_of(buffer: Value, users: list[tuple[Op, int]], target: Target) -> t
         width = access_bytes(TileType(t.elem, layout.shape, layout))
         direction = "read" if op.name == "shared_load" else "write"
         fact = target.lds_access(lds_instruction(direction, width))
-        found.append(
-            Access.of_layout(
-                f"{direction} at line {op.loc.line}",
-                fact.op,
-                layout,
-                elem_bits=t.elem.bits,
-                bytes_per_lane=width,
-                banks=fact.banks,
-                lane_groups=fact.lane_groups,
-                evidence=fact.evidence,
-            )
-        )
+        found.append(Access.of_layout(f"{direction} at line {op.loc.line}", fact, layout, t.elem.bits))
     return found, direct
 
 
