@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -152,3 +153,40 @@ def test_passes_match_the_scheduling_model(chip: Target) -> None:
     rows = [line.split() for line in out.splitlines() if "_mfma" in line or "_smfmac" in line]
     modelled = [float(row[2]) for row in rows]
     assert modelled == [float(i.passes_narrow) for i in chip.mfmas]
+
+
+# One dense f16 instruction per number of passes: intrinsic, operand elements per lane, result elements per lane.
+BY_PASSES = {
+    2: ("llvm.amdgcn.mfma.f32.4x4x4f16", 4),
+    4: ("llvm.amdgcn.mfma.f32.16x16x16f16", 4),
+    8: ("llvm.amdgcn.mfma.f32.32x32x8f16", 16),
+    16: ("llvm.amdgcn.mfma.f32.32x32x4f16", 32),
+}
+
+
+@pytest.mark.parametrize("passes", BY_PASSES)
+def test_wait_states_before_a_dependent_valu(chip: Target, passes: int, tmp_path: Path) -> None:
+    """LLVM's hazard recogniser idles exactly the stated number of issue slots between an MFMA and a VALU read of D."""
+    llc = shutil.which("llc-22")
+    if llc is None:
+        pytest.skip("llc-22 is not installed")
+    intrinsic, width = BY_PASSES[passes]
+    assert chip.mfma(intrinsic).passes == passes
+    source = tmp_path / "in.ll"
+    source.write_text(f"""
+declare <{width} x float> @{intrinsic}(<4 x half>, <4 x half>, <{width} x float>, i32, i32, i32)
+define amdgpu_ps float @f(<4 x half> %a, <4 x half> %b, <{width} x float> %c) #0 {{
+  %d = call <{width} x float> @{intrinsic}(<4 x half> %a, <4 x half> %b, <{width} x float> %c, i32 0, i32 0, i32 0)
+  %e = extractelement <{width} x float> %d, i32 0
+  %r = fadd float %e, 1.0
+  ret float %r
+}}
+attributes #0 = {{ "amdgpu-agpr-alloc"="0" }}
+""")
+    # The PAL triple, because the graphics calling convention keeps every operand in registers.
+    command = [llc, "-mtriple=amdgcn--amdpal", f"-mcpu={chip.name}", str(source), "-o", "-"]
+    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    between = out[out.index("v_mfma") : out.index("v_add_f32")]
+    idle = sum(int(n, 0) + 1 for n in re.findall(r"s_nop (\w+)", between))
+    stated = chip.fact("mfma_to_valu_wait_states").value
+    assert isinstance(stated, Mapping) and idle == stated[str(passes)]

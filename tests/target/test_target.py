@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 import subprocess
 import sys
 
@@ -52,6 +54,12 @@ def test_data_is_frozen(chip: Target) -> None:
         chip.lds_bytes = 1  # type: ignore[misc]
     with pytest.raises(TypeError):
         chip.features["mfma_scale"] = True  # type: ignore[index]
+
+
+def test_one_object_per_chip(chip: Target) -> None:
+    assert copy.deepcopy(chip) is chip and pickle.loads(pickle.dumps(chip)) is chip
+    assert {chip: 1}[target.get(chip.name)] == 1
+    assert repr(chip) == f"Target({chip.name})"
 
 
 def test_facts_carry_evidence(chip: Target) -> None:

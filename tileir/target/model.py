@@ -6,7 +6,7 @@ The values come from the JSON files beside this module. No number about hardware
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 EVIDENCE_CLASSES = ("documented", "measured", "derived", "assumed")
@@ -124,9 +124,10 @@ class Product:
     evidence: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Target:
-    """A chip. Sizes are in bytes, registers are 32-bit, times are in clocks unless the name says otherwise.
+    """A chip. There is one object per chip and process: targets compare and hash by identity, and copies and pickles
+    come back as that object. Sizes are in bytes, registers are 32-bit, times are in clocks unless the name says otherwise.
 
     Every attribute that is a plain number is a fact of the data files: `fact(name)` tells its source and evidence.
     """
@@ -184,6 +185,14 @@ class Target:
     peak_flops: Mapping[str, Fact]
     mfma_by_name: Mapping[str, Mfma]
     lds_access_by_op: Mapping[str, LdsAccess]
+
+    def __repr__(self) -> str:
+        return f"Target({self.name})"
+
+    def __reduce__(self) -> tuple[Callable[[str], Target], tuple[str]]:
+        from tileir.target.load import get  # not at the top: load needs this module
+
+        return get, (self.name,)
 
     @property
     def num_cus(self) -> int:
