@@ -1,0 +1,232 @@
+"""From a parsed module to a code object: passes, MLIR text, the code generation worker, and what came out.
+
+compiled = compile_kernel(parse(text, "gemm.tile"), "gemm", "gfx950")
+compiled.hsaco            # the code object
+compiled.stats["vgprs"]   # read back from the code object, not predicted
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tileir.codeobject import CodeObject, CodeObjectError
+from tileir.ir.core import Kernel, Module
+from tileir.ir.diagnostics import CompileError, Diagnostic, Log, Note
+from tileir.ir.location import UNKNOWN, Loc
+from tileir.ir.printer import print_module
+from tileir.lowering.amdgpu.emit.kernel import emit_module
+from tileir.lowering.amdgpu.failure import CodegenDiagnostic, CodegenError
+from tileir.lowering.amdgpu.worker import CompileOutput, worker_for
+from tileir.passes.manager import PrintAfter, find_kernel, run_pipeline
+
+# Process-wide options of LLVM for kernels with matrix instructions: our text is in final order, and the scheduler before
+# register allocation would undo it; the allocator then keeps accumulators in place (measured on 32 variants of one loop).
+MFMA_OPTIONS = ("-enable-misched=0", "-greedy-reverse-local-assignment=1")
+META_SECTION = ".tileir.meta"
+
+
+@dataclass
+class Options:
+    """How to compile. `emit` names the texts and binaries wanted besides the code object: mlir, llvm, asm, obj."""
+
+    schedule: str = ""
+    code_object_version: int = 5
+    emit: Sequence[str] = ()
+    verify_each: str = "off"
+    print_after: PrintAfter | None = None
+    start_from: str | None = None
+    allow_spills: bool = False
+
+
+@dataclass
+class Compiled:
+    """A compiled kernel. `kernel` is the tile-level kernel that went in, `final` the one that was lowered (None when
+    compilation resumed from a later text). `block` are the threads of a workgroup in x, y, z."""
+
+    kernel: Kernel | None
+    final: Kernel | None
+    target: str
+    hsaco: bytes
+    interface: dict[str, object]
+    block: tuple[int, int, int]
+    texts: dict[str, str]
+    obj: bytes | None
+    stats: dict[str, object]
+    log: Log
+    timings: dict[str, float] = field(default_factory=dict[str, float])
+
+
+def start_worker(matrix: bool = True) -> None:
+    """Starts the worker that `compile_kernel` will use, so that its imports overlap the front end. Returns at once."""
+    worker_for(MFMA_OPTIONS if matrix else ()).start()
+
+
+def compile_kernel(
+    module: Module, kernel: str, target: str, options: Options | None = None, log: Log | None = None
+) -> Compiled:
+    """Compiles one kernel of a module ("" for the only one) for a chip. Raises CompileError."""
+    options = options or Options()
+    log = log if log is not None else Log()
+    timings: dict[str, float] = {}
+    source = find_kernel(module, kernel)
+    worker = worker_for(worker_options(source))
+    worker.start()
+    result = run_pipeline(
+        module,
+        kernel,
+        target,
+        schedule=options.schedule,
+        start_from=options.start_from,
+        print_after=options.print_after,
+        verify_each=options.verify_each,
+        log=log,
+    )
+    timings["passes"] = sum(t for _, t in result.timings)
+    start = time.perf_counter()
+    try:
+        text = emit_module(result.kernel, result.context.target)
+    except CompileError as e:
+        raise CompileError(e.diagnostics, module.sources) from e
+    timings["emit"] = time.perf_counter() - start
+    compiled = _generate(
+        "mlir", text, result.context.target.name, worker_options(source), options, log, module, source.loc
+    )
+    compiled.kernel, compiled.final = source, result.kernel
+    compiled.texts["tile"] = print_module(Module([result.kernel]))
+    compiled.timings = {**timings, **compiled.timings}
+    compiled.stats["passes"] = {name: round(t * 1e3, 3) for name, t in result.timings}
+    compiled.stats["unhonoured"] = list(result.context.unhonoured)
+    _check_spills(compiled, options, source.loc, module, log)
+    return compiled
+
+
+def resume(
+    stage: str, text: str, target: str, options: Options | None = None, log: Log | None = None, file: str = "<text>"
+) -> Compiled:
+    """Compiles from edited MLIR, LLVM IR or assembly. `stage` is mlir, llvm or asm. Raises CompileError."""
+    options = options or Options()
+    log = log if log is not None else Log()
+    module = Module([], sources={file: text})
+    compiled = _generate(stage, text, target, MFMA_OPTIONS, options, log, module, Loc(file, 1, 1, 1, 2))
+    _check_spills(compiled, options, Loc(file, 1, 1, 1, 2), module, log)
+    return compiled
+
+
+def worker_options(kernel: Kernel) -> tuple[str, ...]:
+    """LLVM options for a kernel: those of matrix loops where there is an `mma`, else LLVM's own scheduling."""
+    return MFMA_OPTIONS if any(op.name == "mma" for op in kernel.walk()) else ()
+
+
+def _generate(
+    stage: str, text: str, target: str, llvm: tuple[str, ...], options: Options, log: Log, module: Module, loc: Loc
+) -> Compiled:
+    wanted = tuple(dict.fromkeys(("hsaco", *(e for e in options.emit if e in ("mlir", "llvm", "asm", "obj")))))
+    order = ("mlir", "llvm", "asm", "obj", "hsaco")
+    wanted = tuple(e for e in wanted if order.index(e) >= order.index(stage))
+    start = time.perf_counter()
+    try:
+        out = worker_for(llvm).compile(
+            stage,
+            text,
+            target,
+            code_object_version=options.code_object_version if stage != "asm" else None,
+            emit=wanted,
+        )
+    except CodegenError as e:
+        raise _diagnose(e, module, loc) from e
+    for d in out.diagnostics:
+        log.warning("W0901", d.message, _locate(d, module, loc))
+    timings = {**out.timings, "codegen": time.perf_counter() - start}
+    return _compiled(out, target, timings, log, module, loc)
+
+
+def _compiled(
+    out: CompileOutput, target: str, timings: dict[str, float], log: Log, module: Module, loc: Loc
+) -> Compiled:
+    assert out.hsaco is not None
+    try:
+        code = CodeObject.from_bytes(out.hsaco)
+        section = code.section(META_SECTION)
+        interface = json.loads(section) if section is not None else {}
+    except (CodeObjectError, ValueError) as e:
+        text = f"the code object cannot be read back: {e}"
+        raise CompileError(
+            [Diagnostic("E0904", text, loc, legal="text that keeps the section .tileir.meta")], module.sources
+        ) from e
+    name = next(iter(code.kernels))
+    texts = {k: v for k, v in (("mlir", out.mlir), ("llvm", out.llvm), ("asm", out.asm)) if v is not None}
+    metadata = code.kernels[name].metadata
+    block = interface.get("block") or [metadata.max_flat_workgroup_size if metadata else 64, 1, 1]
+    return Compiled(
+        kernel=None,
+        final=None,
+        target=target,
+        hsaco=out.hsaco,
+        interface=interface,
+        block=(block[0], block[1], block[2]),
+        texts=texts,
+        obj=out.obj,
+        stats=_stats(code, name, timings, len(out.hsaco)),
+        log=log,
+        timings=timings,
+    )
+
+
+def _stats(code: CodeObject, name: str, timings: dict[str, float], size: int) -> dict[str, object]:
+    kernel = code.kernels[name]
+    m, d = kernel.metadata, kernel.descriptor
+    return {
+        "kernel": name,
+        "target": code.chip,
+        "code_object_version": code.code_object_version,
+        "vgprs": m.vgpr_count if m else None,
+        "agprs": m.agpr_count if m else None,
+        "sgprs": m.sgpr_count if m else None,
+        "vgpr_spills": m.vgpr_spill_count if m else None,
+        "sgpr_spills": m.sgpr_spill_count if m else None,
+        "scratch_bytes": d.private_segment_fixed_size,
+        "lds_bytes": d.group_segment_fixed_size,
+        "code_bytes": len(kernel.code),
+        "file_bytes": size,
+        "milliseconds": {k: round(v * 1e3, 3) for k, v in timings.items()},
+    }
+
+
+def _check_spills(compiled: Compiled, options: Options, loc: Loc, module: Module, log: Log) -> None:
+    """Spills are never silent: a warning with the figures, recorded in the stats (accepted ones say so)."""
+    s = compiled.stats
+    compiled.stats["spills_allowed"] = options.allow_spills
+    spilled = [f"{s[k]} {k.replace('_', ' ')}" for k in ("vgpr_spills", "sgpr_spills", "scratch_bytes") if s[k]]
+    if spilled and not options.allow_spills:
+        log.warning(
+            "W0902",
+            f"registers did not suffice: {', '.join(spilled)}",
+            loc,
+            legal="smaller tiles, more waves, or --allow-spills to accept it",
+        )
+
+
+def _locate(d: CodegenDiagnostic, module: Module, fallback: Loc) -> Loc:
+    for name in module.sources:
+        if d.line and name.rsplit("/", 1)[-1] == d.file:
+            return Loc(name, d.line, max(d.column, 1), d.line, max(d.column, 1) + 1)
+    if d.line and not d.file and module.sources and not module.kernels:
+        return Loc(next(iter(module.sources)), d.line, max(d.column, 1), d.line, max(d.column, 1) + 1)
+    return fallback
+
+
+def _diagnose(e: CodegenError, module: Module, loc: Loc) -> CompileError:
+    """A failure of the worker as a located diagnostic."""
+    place = next((_locate(d, module, UNKNOWN) for d in e.diagnostics if _locate(d, module, UNKNOWN).line), loc)
+    notes = [Note(str(d)) for d in e.diagnostics[:5] if d.message != e.message]
+    if e.stderr:
+        notes.append(Note("the code generator's last words: " + e.stderr.strip()[-400:]))
+    code = "E0905" if e.crashed else "E0906"
+    legal = "edit the text that was handed in; if it came from TileIR unchanged, please report it"
+    return CompileError(
+        [Diagnostic(code, f"code generation failed: {e.message}", place, notes=tuple(notes), legal=legal)],
+        module.sources,
+    )
