@@ -15,6 +15,7 @@ from tileir.layout import (
     choose,
     mma_layouts,
     prove,
+    transposed_source,
     wide_k_order,
 )
 
@@ -101,16 +102,24 @@ def test_the_best_of_a_conflict_names_the_access_that_pays() -> None:
     assert free.conflict_free and alone.granule == 8
 
 
-def test_transposing_reads_with_direct_loads_are_free() -> None:
-    # 16 lanes cover a block of 4 rows x 16 columns: lane i at row i // 4, columns 4 * (i % 4)
-    row = 8 * (LANE // 16) + LANE % 16 // 4
-    col = 4 * (LANE % 4)
-    starts = [(r, c) for r in (0, 4, 32, 36) for c in range(0, 256, 16)]
-    rows = np.stack([row + r for r, _ in starts])
-    cols = np.stack([col + c for _, c in starts])
-    access = Access("transposed", GFX950["ds_read_b64_tr_b16"], rows, cols)
-    shared, proof = choose((64, 256), 16, [access], direct_bytes=16)
-    assert proof.conflict_free and shared.allows_direct(16) and shared.size_bytes == 64 * 512
+@pytest.mark.parametrize("instr", [(16, 16, 32), (32, 32, 16)])
+@pytest.mark.parametrize("columns", [64, 128, 256])
+def test_transposing_reads_with_direct_loads_are_free(instr: tuple[int, int, int], columns: int) -> None:
+    # B of A.B: [k, n] in LDS, read by MFMAs that want k in the registers
+    _, b, _ = mma_layouts(64, columns, 64, wave_grid=(1, 2), instr=instr, operand_bits=16)
+    access = Access.of_layout("transposed", GFX950["ds_read_b64_tr_b16"], transposed_source(b), 16)
+    direct = GFX950["buffer_load_dwordx4_lds"]
+    shared, proof = choose((64, columns), 16, [access], direct=direct)
+    assert proof.conflict_free and shared.allows_direct(16) and shared.size_bytes == 64 * columns * 2
+    assert [p.access.name for p in proof.accesses] == ["transposed", "direct write"]
+    assert "direct write: buffer_load_dwordx4_lds degree 1 (lane groups assumed)" in proof.summary()
+
+
+def test_direct_loads_are_part_of_the_proof() -> None:
+    direct = GFX950["buffer_load_dwordx4_lds"]
+    with pytest.raises(LayoutError, match="must stay whole"):
+        prove(SharedLayout(16, 64, 16, "padded", (144,)), [], direct=direct)
+    assert prove(SharedLayout(16, 64, 16), [], direct=direct).degree == 1
 
 
 def test_budget() -> None:

@@ -8,6 +8,7 @@ from .linear import FreeMasks, Layout, LayoutError, broadcast_source
 from .mfma import accumulator_k_order, k_block, mfma_accumulator, mfma_operand, mma_layouts, wide_k_order
 from .mma import MmaPlan, MmaStep, fragments, mma_plan
 from .shared import SharedLayout
+from .transposed import transposed_source
 
 __all__ = [
     "Access",
@@ -37,5 +38,6 @@ __all__ = [
     "mma_plan",
     "prove",
     "transpose_sources",
+    "transposed_source",
     "wide_k_order",
 ]

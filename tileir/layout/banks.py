@@ -237,6 +237,13 @@ def rank_arguments(
     return tuple(out)
 
 
+class _Slab(Access):
+    """A direct-to-LDS load: its addresses do not depend on the layout."""
+
+    def addresses(self, shared: SharedLayout) -> IntArray:
+        return self.rows * self.rule.bytes_per_lane
+
+
 @dataclass(frozen=True, eq=False)
 class AccessProof:
     """What was established for one access: its degree by enumeration, and the rank argument of the worst instruction."""
@@ -315,12 +322,23 @@ class Proof:
         return "\n".join([self.summary(), *(p.report() for p in self.accesses)])
 
 
-def prove(shared: SharedLayout, accesses: Sequence[Access]) -> Proof:
+def prove(shared: SharedLayout, accesses: Sequence[Access], *, direct: BankRule | None = None) -> Proof:
     """Enumerate every access in ``shared`` and, where the addresses are linear, derive the same degree from ranks.
 
+    Args:
+        direct: rule of the direct-to-LDS loads that fill the tile. They write lane * bytes from the start of a slab,
+            whatever the layout, so one slab proves all.
+
     Raises:
-        LayoutError: an access that the layout tears apart.
+        LayoutError: an access that the layout tears apart; a layout that direct loads cannot produce.
     """
+    if direct is not None:
+        if not shared.allows_direct(direct.bytes_per_lane):
+            raise LayoutError(
+                f"{direct.op} cannot fill {shared}: its {direct.bytes_per_lane}-byte pieces must stay whole"
+            )
+        lane = np.arange(WAVE, dtype=np.int64)[None]
+        accesses = [*accesses, _Slab("direct write", direct, lane, 0 * lane)]
     proofs: list[AccessProof] = []
     for access in accesses:
         addresses = access.addresses(shared)

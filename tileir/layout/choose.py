@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from . import gf2
-from .banks import Access, Proof, coset, linear_part, prove
+from .banks import Access, BankRule, Proof, coset, linear_part, prove
 from .linear import IntArray, LayoutError, ceil_log2
 from .shared import SharedLayout
 
@@ -178,6 +178,7 @@ def choose(
     elem_bits: int,
     accesses: Sequence[Access],
     *,
+    direct: BankRule | None = None,
     direct_bytes: int | None = None,
     max_bytes: int | None = None,
     pitch_limit: int = 256,
@@ -190,8 +191,9 @@ def choose(
 
     Args:
         shape: (rows, cols) of the tile in LDS, columns contiguous.
-        direct_bytes: bytes per lane of the direct-to-LDS loads that fill the tile, if any: their pieces stay whole and
-            padding is possible only between slabs of 64 pieces.
+        direct: rule of the direct-to-LDS loads that fill the tile, if any: their pieces stay whole, padding is possible
+            only between slabs of 64 pieces, and the proof covers them.
+        direct_bytes: the same where only their bytes per lane are known; the proof then leaves them out.
         max_bytes: do not use more bytes than this.
         pitch_limit: most padding bytes to try per row or slab.
 
@@ -199,6 +201,8 @@ def choose(
         LayoutError: nothing fits: pieces do not divide a row, or the tile exceeds ``max_bytes``.
     """
     plain = SharedLayout(shape[0], shape[1], elem_bits)
+    if direct is not None:
+        direct_bytes = direct.bytes_per_lane
     if direct_bytes and plain.row_bytes % direct_bytes:
         raise LayoutError(
             f"direct-to-LDS pieces of {direct_bytes} bytes do not divide a row of {plain.row_bytes} bytes; pad the tile "
@@ -225,7 +229,7 @@ def choose(
             f"no layout of a {plain.rows} x {plain.cols} tile of {elem_bits}-bit elements fits {max_bytes} bytes with "
             f"whole lane accesses; it needs at least {plain.size_bytes} bytes"
         )
-    return search.best, prove(search.best, accesses)
+    return search.best, prove(search.best, accesses, direct=direct)
 
 
 class _Search:

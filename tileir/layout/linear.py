@@ -325,7 +325,9 @@ class Layout:
         """Layout of the result of a reduction along ``axis`` (kept with size 1) when no data moves.
 
         Register bits along the axis disappear (the lane combines them); lane and wave bits along it become replication
-        (lanes and waves exchange partial results). Holes must contribute the neutral element.
+        (lanes and waves exchange partial results). Holes must contribute the neutral element. A vector that moves along
+        the axis and another dimension at once would scatter the partial results of one element over registers or lanes
+        that also hold others: convert such a layout first.
 
         Raises:
             LayoutError: no such axis.
