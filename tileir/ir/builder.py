@@ -61,7 +61,7 @@ class Builder:
         """Checks, infers the result types and appends. `names` are the exact result names; without them fresh ones
         are made from `hint`. Raises CompileError."""
         loc = loc or self.loc
-        attrs = dict(attrs or {})
+        attrs = registry.without_defaults(name, attrs or {})
         inferred = registry.infer(
             name,
             [v.type for v in operands],

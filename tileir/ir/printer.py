@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from tileir.ir import registry
 from tileir.ir.core import Block, Directive, Kernel, Module, Op, Schedule, Value
 from tileir.ir.location import Loc
@@ -115,7 +117,7 @@ def _op(op: Op, indent: int, lines: list[str], locations: bool) -> None:
             lines.append(f"{pad}{left}{op.name}{attrs} %{cond.name}{_carry(op.regions[0].args, inits)} {{")
             _block(op.regions[0], indent + 1, lines, locations)
             if len(op.regions) == 2:
-                lines.append(f"{pad}}} else {{")
+                lines.append(f"{pad}}} else{_carry(op.regions[1].args, inits)} {{")
                 _block(op.regions[1], indent + 1, lines, locations)
             lines.append(f"{pad}}}{trailer}")
         case _:
@@ -133,7 +135,7 @@ def _angle_attrs(op: Op) -> str:
     definition = registry.get(op.name)
     texts: list[str] = []
     for spec in definition.attrs:
-        if spec.paren or spec.name not in op.attrs or (op.attrs[spec.name] == spec.default and not spec.positional):
+        if spec.paren or spec.name not in op.attrs or registry.is_default(spec, op.attrs[spec.name]):
             continue
         value = format_attr(op.attrs[spec.name])
         texts.append(value if spec.positional else f"{spec.name} = {value}")
@@ -154,7 +156,7 @@ def _operands(op: Op) -> str:
             texts.append(f"%{op.operands[i].name}")
             i += 1
     for spec in definition.attrs:
-        if spec.paren and spec.name in op.attrs and op.attrs[spec.name] != spec.default:
+        if spec.paren and spec.name in op.attrs and not registry.is_default(spec, op.attrs[spec.name]):
             texts.append(f"{spec.name} = {format_attr(op.attrs[spec.name])}")
     return ", ".join(texts)
 
@@ -166,4 +168,4 @@ def access_text(view: Value, indices: list[Value], spans: tuple[int | None, ...]
 
 
 def _location(loc: Loc) -> str:
-    return f'loc("{loc.file}":{loc.line}:{loc.column})'
+    return f"loc({json.dumps(loc.file, ensure_ascii=False)}:{loc.line}:{loc.column})"

@@ -97,6 +97,8 @@ class OpDef:
     operands: names of the operands in order; "access" stands for a view with its indices, "name*" for any number.
     level: "tile" (authors), "wave" (passes and experts) or "both".
     effects: of read, write, atomic, sync, alloc, control, async; empty means pure.
+    literals: per operand (the last one stands for the rest) the element type that a literal takes: "" that of the run-time
+        operands it meets, "result" that of the written result type, or the name of a fixed one.
     semantics: NumPy meaning, called by the interpreter (None for control flow, which the interpreter walks itself).
     """
 
@@ -113,6 +115,7 @@ class OpDef:
     category: str = ""
     infix: str = ""
     elementwise: bool = False
+    literals: tuple[str, ...] = ()
     traits: frozenset[str] = field(default_factory=frozenset[str])
 
     def attr(self, name: str) -> AttrSpec | None:
@@ -207,16 +210,33 @@ def _check_attrs(definition: OpDef, check: Check) -> None:
                     "E0305", f"'{check.name}' needs the attribute '{spec.name}'", legal=f"{spec.name}: {spec.kind}"
                 )
             continue
-        value = check.attrs[spec.name]
-        if not _fits(spec, value):
-            legal = " | ".join(spec.choices) if spec.choices else f"a value of kind {spec.kind}"
-            check.fail(
-                "E0306", f"attribute '{spec.name}' of '{check.name}' cannot be {format_attr(value)}", legal=legal
-            )
+        check_attr(definition, spec, check.attrs[spec.name], check.loc)
     for name in check.attrs:
         if definition.attr(name) is None:
             names = ", ".join(a.name for a in definition.attrs) or "none"
             check.fail("E0307", f"'{check.name}' has no attribute '{name}'", legal=f"its attributes: {names}")
+
+
+def check_attr(definition: OpDef, spec: AttrSpec, value: AttrValue, loc: Loc) -> None:
+    """Raises CompileError unless the value is one that the attribute can have."""
+    if _fits(spec, value):
+        return
+    legal = " | ".join(c for c in spec.choices if c) if spec.choices else f"a value of kind {spec.kind}"
+    raise error(
+        "E0306", f"attribute '{spec.name}' of '{definition.name}' cannot be {format_attr(value)}", loc, legal=legal
+    )
+
+
+def is_default(spec: AttrSpec, value: AttrValue) -> bool:
+    """Whether an attribute says nothing that its absence does not say (-0.0 is not 0)."""
+    return value == spec.default and not (isinstance(value, float) and str(value).startswith("-"))
+
+
+def without_defaults(name: str, attrs: dict[str, AttrValue]) -> dict[str, AttrValue]:
+    """The attributes of an op that are printed: an op never carries one that equals its default."""
+    definition = _REGISTRY[name]
+    specs = {a.name: a for a in definition.attrs}
+    return {k: v for k, v in attrs.items() if k not in specs or not is_default(specs[k], v)}
 
 
 def _fits(spec: AttrSpec, value: AttrValue) -> bool:

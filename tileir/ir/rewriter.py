@@ -18,6 +18,7 @@ from dataclasses import replace
 
 from tileir.ir.builder import Builder, Names
 from tileir.ir.core import AttrValue, Block, Kernel, Op, Value
+from tileir.ir.registry import without_defaults
 
 Rule = Callable[["Rewriter", Op], bool]
 
@@ -45,7 +46,7 @@ class Rewriter(Builder):
         self.loc = op.loc
         operands = [self.use(v) for v in op.operands]
         regions = [self.region(r) for r in op.regions]
-        attrs = dict(op.attrs if attrs is None else attrs)
+        attrs = without_defaults(op.name, op.attrs if attrs is None else attrs)
         if infer:
             new = self.op(
                 op.name,

@@ -61,6 +61,7 @@ declare(
         "A tile with every element equal to the scalar operand.",
         ("value",),
         _fill,
+        literals=("result",),
         category="create",
         semantics=lambda ctx, op, args: np.full(op.results[0].tile.shape, args[0], op.results[0].tile.elem.np),
         example="%z = fill(%zero) : tile<f32[64, 64]>",

@@ -225,6 +225,7 @@ declare(
         ("condition", "a", "b"),
         _where,
         elementwise=True,
+        literals=("i1", ""),
         category="elementwise",
         semantics=_direct(np.where),
         example="%r = where(%m, %a, %b) : tile<f32[64, 64]>",

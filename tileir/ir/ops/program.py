@@ -68,6 +68,7 @@ declare(
         "States a fact about scalars that the compiler may use. The interpreter checks it; a launch that breaks it is undefined.",
         ("condition",),
         _assume,
+        literals=("i1",),
         effects=frozenset({"control"}),
         category="program",
         semantics=lambda ctx, op, args: ctx.assume(op, args[0]),
