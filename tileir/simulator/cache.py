@@ -1,0 +1,84 @@
+"""Content-addressed cache of compiled ops on disk.
+
+An entry is the object code of one op; its name is the SHA-256 of everything that determines it. The directory belongs
+to the user and nobody else may write to it: machine code is executed from it. Entries are written atomically and carry
+a digest, so that a truncated or foreign file is recompiled and never run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+_DIGEST_BYTES = 32
+
+
+def default_directory() -> Path:
+    """``$TILEIR_CACHE_DIR/simulator``, else ``$XDG_CACHE_HOME/tileir/simulator``, else ``~/.cache/tileir/simulator``."""
+    chosen = os.environ.get("TILEIR_CACHE_DIR")
+    if chosen:
+        return Path(chosen) / "simulator"
+    root = os.environ.get("XDG_CACHE_HOME")
+    return (Path(root) if root else Path.home() / ".cache") / "tileir" / "simulator"
+
+
+class ObjectCache:
+    """Maps keys (hexadecimal digests) to bytes in a private directory; a directory of ``None`` caches nothing."""
+
+    def __init__(self, directory: Path | None) -> None:
+        self.directory = directory
+        if directory is not None and not self._prepare(directory):
+            self.directory = None
+
+    @staticmethod
+    def _prepare(directory: Path) -> bool:
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            status = directory.stat()
+        except OSError:
+            return False
+        owned = not hasattr(os, "getuid") or status.st_uid == os.getuid()
+        return owned and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+    def get(self, key: str) -> bytes | None:
+        """The entry, or ``None`` when it is absent or damaged."""
+        if self.directory is None:
+            return None
+        try:
+            blob = (self.directory / key).read_bytes()
+        except OSError:
+            return None
+        digest, data = blob[:_DIGEST_BYTES], blob[_DIGEST_BYTES:]
+        return data if hashlib.sha256(data).digest() == digest else None
+
+    def put(self, key: str, data: bytes) -> None:
+        """Stores an entry; failure to write is not an error, the op is compiled again next time."""
+        if self.directory is None:
+            return
+        try:
+            handle, name = tempfile.mkstemp(dir=self.directory, prefix=".new-")
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(hashlib.sha256(data).digest() + data)
+                os.replace(name, self.directory / key)
+            except OSError:
+                os.unlink(name)
+                raise
+        except OSError:
+            return
+
+
+def digest(parts: Iterable[str | bytes]) -> str:
+    """SHA-256 over length-prefixed parts."""
+    h = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        h.update(len(data).to_bytes(8, "little"))
+        h.update(data)
+    return h.hexdigest()
+
+

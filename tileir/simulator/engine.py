@@ -1,0 +1,85 @@
+"""Compiles ops with llvmlite for the host and hands out their addresses.
+
+Ops are compiled one by one on first use and cached on disk by content: the text of the op, the versions of llvmlite and
+of the generator, and the host CPU. A process that needs only cached ops never runs the optimiser.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+
+import llvmlite
+import llvmlite.binding as llvm
+
+from .cache import ObjectCache, default_directory, digest
+from .native.runtime import HELPERS, runtime_text
+
+_FORMAT = "1"
+
+
+class Engine:
+    """The op library of one process."""
+
+    def __init__(self, cache: ObjectCache) -> None:
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        self._cache = cache
+        self._cpu = llvm.get_host_cpu_name()
+        self._features = llvm.get_host_cpu_features().flatten()
+        self._machine = llvm.Target.from_default_triple().create_target_machine(
+            cpu=self._cpu, features=self._features, opt=2
+        )
+        self._jit = llvm.create_mcjit_compiler(llvm.parse_assembly(""), self._machine)
+        self._version = digest([_FORMAT, llvmlite.__version__, repr(llvm.llvm_version_info), self._cpu, self._features])
+        self._addresses: dict[str, int] = {}
+        self.compiled = 0
+        """Number of modules compiled (not found in the cache) by this process."""
+        self._add("runtime", runtime_text())
+        self._jit.finalize_object()
+        table = [self._jit.get_function_address(name) for name in HELPERS]
+        self._helper_table = (ctypes.c_uint64 * len(table))(*table)
+        signature = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
+        self.run_workgroup: Callable[[int], int] = signature(self._jit.get_function_address("tir_run_workgroup"))
+        self.run_wave: Callable[[int], int] = signature(self._jit.get_function_address("tir_run_wave"))
+
+    @property
+    def helper_table(self) -> int:
+        """Host address of the table that waves point to."""
+        return ctypes.addressof(self._helper_table)
+
+    def _compile(self, text: str) -> bytes:
+        module = llvm.parse_assembly(text)
+        module.verify()
+        builder = llvm.create_pass_builder(self._machine, llvm.create_pipeline_tuning_options(speed_level=2))
+        builder.getModulePassManager().run(module, builder)
+        self.compiled += 1
+        return self._machine.emit_object(module)
+
+    def _add(self, name: str, text: str) -> None:
+        key = digest([self._version, text])
+        code = self._cache.get(key)
+        if code is None:
+            code = self._compile(text)
+            self._cache.put(key, code)
+        self._jit.add_object_file(llvm.ObjectFileRef.from_data(code))
+
+    def addresses(self, wanted: Mapping[str, Callable[[str], str]]) -> dict[str, int]:
+        """Addresses of ops by key; each value makes the module text for a given symbol name."""
+        fresh: dict[str, str] = {}
+        for key, make in wanted.items():
+            if key not in self._addresses:
+                fresh[key] = symbol = "op_" + digest([key])[:24]
+                self._add(key, make(symbol))
+        if fresh:
+            self._jit.finalize_object()
+        for key, symbol in fresh.items():
+            self._addresses[key] = self._jit.get_function_address(symbol)
+        return {key: self._addresses[key] for key in wanted}
+
+
+@lru_cache(maxsize=1)
+def engine() -> Engine:
+    """The engine of this process, created on first use."""
+    return Engine(ObjectCache(default_directory()))

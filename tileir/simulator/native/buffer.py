@@ -1,0 +1,265 @@
+"""MUBUF: buffer loads, stores and atomics, and buffer loads to LDS. [CDNA3 ISA, "Memory Buffer Instructions"]
+
+Addresses: ``base + soffset + inst_offset + voffset (+ index * stride)``. Range check of descriptors without swizzling:
+a dword is outside when ``offset + 4 > num_records - soffset``, the offset without ``soffset`` and without wrapping at 32
+bits; wide accesses are checked dword by dword. Outside, loads give zero and stores and atomics do nothing. Descriptors
+with swizzling or the add-thread-id bit are not executed.
+"""
+
+from __future__ import annotations
+
+from .. import state
+from ..decoder import Instruction, Operand
+from .access import (
+    PARTS,
+    STORE_PARTS,
+    Faults,
+    Global,
+    Piece,
+    check_number,
+    clobber_check,
+    each_lane,
+    enqueue,
+    lane_dword,
+    put_lane_dword,
+)
+from .atomic import FLOAT, INTEGER, Atomic
+from .builder import Builder, Value
+from .op import Context, Lower, Op, Unsupported, checks_of, slot_of
+
+_SWIZZLE_ENABLE = 1 << 31
+_ADD_TID_ENABLE = 1 << 23
+
+
+class _Operands:
+    """data (absent for loads to LDS), vaddr, descriptor, soffset."""
+
+    def __init__(self, inst: Instruction, data: int) -> None:
+        rest = inst.operands[data:]
+        if len(rest) != 3:
+            raise Unsupported(f"{inst.name} with {len(inst.operands)} operands")
+        self.vaddr, self.descriptor, self.soffset = rest
+        m = inst.modifiers
+        self.offset, self.offen, self.idxen = m.get("offset", 0), bool(m.get("offen", 0)), bool(m.get("idxen", 0))
+        self.first = data
+        self.kind = slot_of(self.soffset)[0]
+        if self.descriptor.kind not in ("s", "special"):
+            raise Unsupported(f"{inst.name} with descriptor {self.descriptor.kind}")
+
+    def key(self) -> str:
+        return f"{'e' if self.offen else ''}{'i' if self.idxen else ''}{self.kind}{self.offset}"
+
+    def slots(self, data: tuple[Operand, ...]) -> tuple[int, ...]:
+        return tuple(0 if o.kind == "off" else slot_of(o)[1] for o in (*data, self.vaddr, self.descriptor, self.soffset))
+
+    def sources(self) -> tuple[Operand, ...]:
+        return tuple(o for o in (self.vaddr, self.descriptor, self.soffset) if o.kind != "off")
+
+
+class _Buffer:
+    """The descriptor, read once per instruction."""
+
+    def __init__(self, b: Builder, operands: _Operands, data: int) -> None:
+        self.b, self.o, self.data = b, operands, data
+        descriptor = b.row(data + 1)
+        words = [b.load("i32", descriptor, 4 * k) for k in range(4)]
+        bad = (words[1] & (_SWIZZLE_ENABLE - (1 << 32))) | (words[3] & _ADD_TID_ENABLE)
+        with b.if_(bad.cmp("ne", 0)):
+            b.fault(state.FAULT_DESCRIPTOR)
+        soffset = b.slot(data + 2, "i32") if operands.kind == "k" else b.load("i32", b.row(data + 2))
+        base = words[0].zext("i64") | ((words[1] & 0xFFFF).zext("i64") << 32)
+        self.start = base + soffset.zext("i64")
+        self.stride = ((words[1] >> 16) & 0x3FFF).zext("i64")
+        records, s = words[2].zext("i64"), soffset.zext("i64")
+        self.limit = records.cmp("ugt", s).select(records - s, 0)
+
+    def offset(self, lane: Value) -> Value:
+        """Byte offset of a lane without soffset; never negative, does not wrap."""
+        b, o = self.b, self.o
+        total = b.const("i64", o.offset)
+        row = b.row(self.data)
+        if o.idxen:
+            total = lane_dword(b, row, lane).zext("i64") * self.stride + total
+        if o.offen:
+            total = lane_dword(b, row, lane, 1 if o.idxen else 0).zext("i64") + total
+        return total
+
+    def inside(self, offset: Value, size: int) -> Value:
+        return (offset + size).cmp("ule", self.limit)
+
+
+def _load_dwords(
+    b: Builder, buffer: _Buffer, whole: Global, single: Global, piece: Piece, lane: Value
+) -> list[Value]:
+    """The dwords of a lane: one access when all are inside, dword by dword when the range ends among them."""
+    cells = [b.var("i32", 0) for _ in range(piece.dwords)]
+    offset = buffer.offset(lane)
+    address = buffer.start + offset
+
+    def all_inside() -> None:
+        with whole.access(lane, address) as pointer:
+            if piece.bits == 32:
+                for k, cell in enumerate(cells):
+                    cell.set(b.load("i32", pointer, 4 * k, 1))
+            else:
+                cells[0].set(piece.load(b, pointer))
+
+    def partly() -> None:
+        for k, cell in enumerate(cells):
+            with b.if_(buffer.inside(offset + 4 * k, 4)):
+                with single.access(lane, address + 4 * k) as pointer:
+                    cell.set(b.load("i32", pointer, 0, 1))
+
+    b.if_else(buffer.inside(offset, piece.bytes), all_inside, partly if piece.dwords > 1 else lambda: None)
+    return [cell.get() for cell in cells]
+
+
+def _lower_load(piece: Piece) -> Lower:
+    def lower(inst: Instruction, context: Context) -> Op:
+        if inst.modifiers.get("lds", 0):
+            return _lower_to_lds(inst, piece)
+        o = _Operands(inst, 1)
+
+        def make(symbol: str) -> str:
+            b = Builder(symbol)
+            faults = Faults(b)
+            clobber_check(b, "vm", 0, piece.dwords)
+            buffer = _Buffer(b, o, 1)
+            whole = Global(b, faults, piece.bytes, writes=False)
+            single = Global(b, faults, 4, writes=False)
+            row = b.row(0)
+            with each_lane(b, b.exec_mask()) as lane:
+                values = _load_dwords(b, buffer, whole, single, piece, lane)
+                for k, value in enumerate(values):
+                    if piece.bits != 32:
+                        value = piece.merge(value, lane_dword(b, row, lane))
+                    put_lane_dword(b, row, lane, k, value)
+            faults.check()
+            enqueue(b, state.HELPER_ENQUEUE_VM, check_number(b, 0), piece.dwords)
+            b.next()
+            return b.text()
+
+        key = f"bufload|{piece.key()}|{o.key()}"
+        return Op(key, make, o.slots(inst.operands[:1]), checks_of(*o.sources()))
+
+    return lower
+
+
+def _lower_to_lds(inst: Instruction, piece: Piece) -> Op:
+    """Buffer to LDS at ``M0 + lane * size``; lanes outside the range write zeros, switched-off lanes nothing.
+
+    The instruction offset counts for memory only; whether hardware adds it to the LDS address is not documented.
+    """
+    o = _Operands(inst, 0)
+    size = max(4, piece.bytes)
+
+    def make(symbol: str) -> str:
+        b = Builder(symbol)
+        faults = Faults(b)
+        buffer = _Buffer(b, o, 0)
+        whole = Global(b, faults, piece.bytes, writes=False)
+        single = Global(b, faults, 4, writes=False)
+        base = b.load("i32", b.w, state.M0)
+        wg = b.load("ptr", b.w, state.WORKGROUP, 8)
+        lds = b.load("ptr", wg, state.WG_LDS, 8)
+        limit = b.load("i64", wg, state.WG_LDS_SIZE, 8)
+        with each_lane(b, b.exec_mask()) as lane:
+            where = base.zext("i64") + lane * size
+            outside = (where + size).cmp("ugt", limit)
+            with b.if_(outside):
+                faults.add(lane, where, state.FAULT_LDS_BOUNDS)
+            with b.if_(~outside):
+                for k, value in enumerate(_load_dwords(b, buffer, whole, single, piece, lane)):
+                    b.store(value, b.ptr(lds, where), 4 * k, 1)
+        faults.check()
+        enqueue(b, state.HELPER_ENQUEUE_VM, lds_base=base, lds_bytes=size)
+        b.next()
+        return b.text()
+
+    checks = (*checks_of(*o.sources()), (state.CHECK_SGPR + state.M0 // 4, 1))
+    return Op(f"buflds|{piece.key()}|{o.key()}", make, o.slots(()), checks)
+
+
+def _lower_store(piece: Piece) -> Lower:
+    def lower(inst: Instruction, context: Context) -> Op:
+        o = _Operands(inst, 1)
+
+        def make(symbol: str) -> str:
+            b = Builder(symbol)
+            faults = Faults(b)
+            buffer = _Buffer(b, o, 1)
+            whole = Global(b, faults, piece.bytes, writes=True)
+            single = Global(b, faults, 4, writes=True)
+            row = b.row(0)
+            with each_lane(b, b.exec_mask()) as lane:
+                offset = buffer.offset(lane)
+                address = buffer.start + offset
+
+                def all_inside(lane: Value = lane, address: Value = address) -> None:
+                    with whole.access(lane, address) as pointer:
+                        piece.to_memory(b, pointer, row, lane)
+
+                def partly(lane: Value = lane, address: Value = address, offset: Value = offset) -> None:
+                    for k in range(piece.dwords):
+                        with b.if_(buffer.inside(offset + 4 * k, 4)):
+                            with single.access(lane, address + 4 * k) as pointer:
+                                b.store(lane_dword(b, row, lane, k), pointer, 0, 1)
+
+                b.if_else(buffer.inside(offset, piece.bytes), all_inside, partly if piece.dwords > 1 else lambda: None)
+            faults.check()
+            enqueue(b, state.HELPER_ENQUEUE_VM)
+            b.next()
+            return b.text()
+
+        key = f"bufstore|{piece.key()}|{o.key()}"
+        return Op(key, make, o.slots(inst.operands[:1]), checks_of(inst.operands[0], *o.sources()))
+
+    return lower
+
+
+def _lower_atomic(atomic: Atomic) -> Lower:
+    """sc0 asks for the previous value, in the data register."""
+
+    def lower(inst: Instruction, context: Context) -> Op:
+        o = _Operands(inst, 1)
+        returns = bool(inst.modifiers.get("sc0", 0))
+
+        def make(symbol: str) -> str:
+            b = Builder(symbol)
+            faults = Faults(b)
+            buffer = _Buffer(b, o, 1)
+            memory = Global(b, faults, 4 * atomic.dwords, writes=True)
+            row = b.row(0)
+            with each_lane(b, b.exec_mask()) as lane:
+                offset = buffer.offset(lane)
+                inside = buffer.inside(offset, 4 * atomic.dwords)
+                data = [atomic.fetch(b, row, lane, k * atomic.dwords) for k in range(atomic.sources)]
+                with b.if_(inside):
+                    with memory.access(lane, buffer.start + offset) as pointer:
+                        old = atomic.apply(b, pointer, data)
+                        if returns:
+                            atomic.give(b, row, lane, old)
+                if returns:
+                    with b.if_(~inside):
+                        for k in range(atomic.dwords):
+                            put_lane_dword(b, row, lane, k, b.const("i32", 0))
+            faults.check()
+            enqueue(b, state.HELPER_ENQUEUE_VM, check_number(b, 0) if returns else None, atomic.dwords)
+            b.next()
+            return b.text()
+
+        key = f"{inst.name}|{int(returns)}|{o.key()}"
+        return Op(key, make, o.slots(inst.operands[:1]), checks_of(*inst.operands[:1], *o.sources()))
+
+    return lower
+
+
+OPS: dict[str, Lower] = {}
+for _name, _piece in PARTS.items():
+    OPS[f"buffer_load_{_name}"] = _lower_load(_piece)
+for _name, _piece in STORE_PARTS.items():
+    OPS[f"buffer_store_{_name}"] = _lower_store(_piece)
+for (_name, _dwords), _atomic in INTEGER.items():
+    OPS[f"buffer_atomic_{_name}{'_x2' if _dwords == 2 else ''}"] = _lower_atomic(_atomic)
+for _name, _atomic in FLOAT.items():
+    OPS[f"buffer_atomic_{_name}"] = _lower_atomic(_atomic)

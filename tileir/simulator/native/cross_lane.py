@@ -1,0 +1,115 @@
+"""Ops that move values between lanes or between lanes and scalar registers."""
+
+from __future__ import annotations
+
+from .. import state
+from ..decoder import Instruction
+from .builder import Builder, Value
+from .op import Context, Lower, Op, Unsupported, checks_of, slot_of
+
+
+def _first_lane(b: Builder) -> Value:
+    """Lowest active lane; lane 0 when none is."""
+    mask = b.exec_mask()
+    first = b.call("llvm.cttz.i64", "i64", mask, b.const("i1", 0))
+    return mask.cmp("eq", 0).select(0, first)
+
+
+def _scalar(b: Builder, slot: int, kind: str) -> Value:
+    return b.slot(slot, "i32") if kind == "k" else b.load("i32", b.row(slot))
+
+
+def _op(inst: Instruction, key: str, make: object) -> Op:
+    slots = tuple(slot_of(o)[1] for o in inst.operands)
+    return Op(key, make, slots, checks_of(*inst.operands))  # type: ignore[arg-type]
+
+
+def _readfirstlane(inst: Instruction, context: Context) -> Op:
+    kind = slot_of(inst.operands[1])[0]
+
+    def make(symbol: str) -> str:
+        b = Builder(symbol)
+        value = b.load("i32", b.ptr(b.row(1), _first_lane(b) << 2)) if kind == "v" else _scalar(b, 1, kind)
+        b.store(value, b.row(0))
+        b.next()
+        return b.text()
+
+    return _op(inst, f"readfirstlane|{kind}", make)
+
+
+def _readlane(inst: Instruction, context: Context) -> Op:
+    """The lane number is taken modulo 64; EXEC is ignored."""
+    kind = slot_of(inst.operands[2])[0]
+    if slot_of(inst.operands[1])[0] != "v":
+        raise Unsupported("v_readlane_b32 of a scalar")
+
+    def make(symbol: str) -> str:
+        b = Builder(symbol)
+        lane = (_scalar(b, 2, kind) & 63).zext("i64")
+        b.store(b.load("i32", b.ptr(b.row(1), lane << 2)), b.row(0))
+        b.next()
+        return b.text()
+
+    return _op(inst, f"readlane|{kind}", make)
+
+
+def _writelane(inst: Instruction, context: Context) -> Op:
+    value_kind, lane_kind = slot_of(inst.operands[1])[0], slot_of(inst.operands[2])[0]
+
+    def make(symbol: str) -> str:
+        b = Builder(symbol)
+        lane = (_scalar(b, 2, lane_kind) & 63).zext("i64")
+        b.store(_scalar(b, 1, value_kind), b.ptr(b.row(0), lane << 2))
+        b.next()
+        return b.text()
+
+    return _op(inst, f"writelane|{value_kind}{lane_kind}", make)
+
+
+def _swap(width: int) -> Lower:
+    """v_permlane16_swap / v_permlane32_swap: odd rows of the first register change places with even rows of the
+    second, a row being ``width`` lanes. [CDNA4 ISA, V_PERMLANE16_SWAP_B32] Lanes switched off in EXEC keep their value
+    unless bound_ctrl is set; ``fi`` counts them as active."""
+
+    def lower(inst: Instruction, context: Context) -> Op:
+        if any(o.kind != "v" for o in inst.operands):
+            raise Unsupported(f"{inst.name} with a scalar operand")
+
+        def make(symbol: str) -> str:
+            b = Builder(symbol)
+            with b.if_(b.exec_mask().cmp("ne", -1)):
+                b.fault(state.FAULT_EXEC, ~b.exec_mask())
+            x, y = b.load("<64 x i32>", b.row(0), 0, 64), b.load("<64 x i32>", b.row(1), 0, 64)
+            first = [lane if lane // width % 2 == 0 else 64 + lane - width for lane in range(64)]
+            second = [lane + width if lane // width % 2 == 0 else 64 + lane for lane in range(64)]
+            b.store(x.shuffle(first, y), b.row(0), 0, 64)
+            b.store(x.shuffle(second, y), b.row(1), 0, 64)
+            b.next()
+            return b.text()
+
+        return _op(inst, inst.name, make)
+
+    return lower
+
+
+def _swap_registers(inst: Instruction, context: Context) -> Op:
+    def make(symbol: str) -> str:
+        b = Builder(symbol)
+        live = b.exec_mask().bitcast("<64 x i1>")
+        x, y = b.load("<64 x i32>", b.row(0), 0, 64), b.load("<64 x i32>", b.row(1), 0, 64)
+        b.store(live.select(y, x), b.row(0), 0, 64)
+        b.store(live.select(x, y), b.row(1), 0, 64)
+        b.next()
+        return b.text()
+
+    return _op(inst, "swap", make)
+
+
+OPS: dict[str, Lower] = {
+    "v_readfirstlane_b32": _readfirstlane,
+    "v_readlane_b32": _readlane,
+    "v_writelane_b32": _writelane,
+    "v_permlane16_swap_b32": _swap(16),
+    "v_permlane32_swap_b32": _swap(32),
+    "v_swap_b32": _swap_registers,
+}
