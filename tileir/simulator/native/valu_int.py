@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..decoder import Instruction
 from .builder import LANES, Builder, Value, count
-from .op import Lower
-from .valu import Signature, lower_with, sig
+from .op import Context, Lower, Op
+from .valu import Frame, Signature, lower_with, sig
 
 
 def _no(b: Builder) -> Value:
@@ -298,6 +299,21 @@ def bitop3(b: Builder, table: int, x: Value, y: Value, z: Value) -> Value:
 
 
 OPS: dict[str, Lower] = {name: lower_with(signature) for name, signature in SIGNATURES.items()}
+
+
+def _lower_bitop3(width: int) -> Lower:
+    def lower(inst: Instruction, context: Context) -> Op:
+        table = inst.modifiers.get("bitop3", 0)
+        ty = f"i{width}"
+        frame = Frame(inst, context, sig(f"{ty} = {ty} {ty} {ty}", lambda b, x, y, z: bitop3(b, table, x, y, z)))
+        op = frame.op()
+        return Op(f"{op.key}|{table}", op.make, op.slots, op.checks)
+
+    return lower
+
+
+OPS["v_bitop3_b32"] = _lower_bitop3(32)
+OPS["v_bitop3_b16"] = _lower_bitop3(16)
 
 _INTEGER = {"eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
 
