@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from tileir.interpreter.arrays import array_info, check_writable, share_memory
 from tileir.interpreter.context import Context
 from tileir.interpreter.errors import Fault
 from tileir.ir import registry
-from tileir.ir.binding import ArrayInfo, LaunchError, bind, check_overlap, written_views
+from tileir.ir.binding import bind, check_overlap
 from tileir.ir.core import Block, Kernel, Op, Value
-from tileir.ir.diagnostics import Diagnostic
 from tileir.ir.types import GlobalType, TileType
 
 Array = np.ndarray[Any, Any]
@@ -46,7 +46,7 @@ def run(
     """
     binding = bind(kernel, {k: array_info(v) if _is_view(kernel, k) else v for k, v in arrays.items()}, symbols)
     views = {a.name: arrays[a.name] for a in kernel.args if isinstance(a.type, GlobalType)}
-    _check_writable(kernel, views)
+    check_writable(kernel, views)
     check_overlap(kernel, lambda a, b: share_memory(views[a], views[b]))
     values: Environment = {a: views[a.name] if a.name in views else binding.scalars[a.name] for a in kernel.args}
     machine = _Machine(kernel, Context(binding.grid, binding.symbols, _waves(kernel)), max_iterations)
@@ -66,36 +66,6 @@ def _programs(grid: tuple[int, ...]) -> Iterable[tuple[int, ...]]:
 
 def _is_view(kernel: Kernel, name: str) -> bool:
     return any(a.name == name and isinstance(a.type, GlobalType) for a in kernel.args)
-
-
-def array_info(array: Any) -> Any:
-    """Dtype, shape and strides in elements of a NumPy array; anything else is returned as it is, for `bind` to reject."""
-    if not isinstance(array, np.ndarray):
-        return array
-    size = array.dtype.itemsize
-    if any(s % size for s, n in zip(array.strides, array.shape, strict=True) if n > 1):
-        return f"an array with strides {array.strides} in bytes, no multiples of {size}"
-    return ArrayInfo(array.dtype, array.shape, tuple(s // size for s in array.strides))
-
-
-def share_memory(a: Array, b: Array) -> bool:
-    """Whether two arrays have an element in common; arrays that are too hard to tell apart count as sharing."""
-    if not np.may_share_memory(a, b):
-        return False
-    try:
-        return np.shares_memory(a, b, max_work=100_000)
-    except np.exceptions.TooHardError:
-        return True
-
-
-def _check_writable(kernel: Kernel, views: Mapping[str, Array]) -> None:
-    found = [
-        Diagnostic("E0819", f"%{a.name} is written, but its array is read-only", a.loc, legal="a writable array")
-        for a in kernel.args
-        if a.name in written_views(kernel) and not views[a.name].flags.writeable
-    ]
-    if found:
-        raise LaunchError(found)
 
 
 def _waves(kernel: Kernel) -> int:

@@ -8,7 +8,6 @@ lives.
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -240,16 +239,21 @@ def _scalar(arg: Value, value: object, faults: _Faults) -> np.ndarray:
             return np.asarray(value)
         value = value.item() if value.dtype.kind in "biuf" else float(value)
     zero = np.zeros((), elem.np)
-    if elem.is_bool and isinstance(value, bool):
+    is_bool = isinstance(value, bool)
+    if elem.is_bool and is_bool:
         return np.asarray(value)
-    if elem.is_int and isinstance(value, numbers.Integral) and not isinstance(value, bool):
+    if elem.is_int and isinstance(value, int) and not is_bool:
         low, high = -(1 << (elem.bits - 1)), (1 << elem.bits) - 1
         if low <= value <= high:
-            return np.asarray(int(value) & high, np.uint64).astype(elem.np)
+            return np.asarray(value & high, np.uint64).astype(elem.np)
         faults.add("E0814", f"{value} does not fit %{arg.name}: {elem}", arg.loc, f"{low} to {high}")
         return zero
-    if elem.is_float and isinstance(value, numbers.Real) and not isinstance(value, bool):
-        return np.asarray(convert_array(np.float64(value), F64, elem))
+    if elem.is_float and isinstance(value, int | float) and not is_bool:
+        try:
+            return np.asarray(convert_array(np.float64(value), F64, elem))
+        except OverflowError:
+            faults.add("E0814", f"{value!s:.40}… does not fit %{arg.name}: {elem}", arg.loc, "a number below 2^1024")
+            return zero
     faults.add("E0815", f"%{arg.name} is {elem}, but gets {type(value).__name__} {value!s:.40}", arg.loc, _what(arg))
     return zero
 

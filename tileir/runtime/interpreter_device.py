@@ -1,0 +1,70 @@
+"""The reference interpreter as a device: memory is host memory, untouched pages of large buffers cost nothing."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tileir.interpreter import run
+from tileir.runtime.compiled import Compiled
+from tileir.runtime.device import Argument, Buffer, BufferView, Bytes, Device, DeviceError
+
+
+class HostBuffer(Buffer):
+    """Anonymous memory of the process, zero at first."""
+
+    def __init__(self, nbytes: int):
+        try:
+            self._map = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_NORESERVE)
+        except (OSError, OverflowError, ValueError) as e:
+            raise DeviceError(f"no memory for a buffer of {nbytes} bytes: {e}") from None
+        self.memory: Bytes = np.frombuffer(self._map, np.uint8)
+        self.nbytes = nbytes
+        self.address = int(self.memory.ctypes.data)
+
+
+class InterpreterDevice(Device):
+    """Runs the IR of a compiled kernel with NumPy; the code object is not looked at."""
+
+    name = "interpreter"
+
+    def alloc(self, nbytes: int) -> Buffer:
+        return HostBuffer(nbytes)
+
+    def free(self, buffer: Buffer) -> None:
+        """Memory goes when the last reference goes."""
+
+    def copy_in(self, buffer: Buffer, data: Bytes, offset: int = 0) -> None:
+        _memory(buffer)[offset : offset + len(data)] = data
+
+    def copy_out(self, buffer: Buffer, nbytes: int, offset: int = 0) -> Bytes:
+        return _memory(buffer)[offset : offset + nbytes].copy()
+
+    def launch(self, compiled: Compiled, grid: tuple[int, ...], args: Sequence[Argument]) -> None:
+        values: dict[str, Any] = {}
+        symbols: dict[str, int] = {}
+        for a in args:
+            if isinstance(a.value, BufferView):
+                values[a.abi.name] = _array(a.value)
+            elif isinstance(a.value, int):
+                symbols[a.abi.name] = a.value
+            else:
+                values[a.abi.name] = a.value
+        run(compiled.kernel, values, symbols=symbols)
+
+    def synchronize(self) -> None:
+        """Launches return when they are done."""
+
+
+def _memory(buffer: Buffer) -> Bytes:
+    if not isinstance(buffer, HostBuffer):
+        raise DeviceError("the buffer belongs to another device")
+    return buffer.memory
+
+
+def _array(view: BufferView) -> np.ndarray[Any, Any]:
+    strides = tuple(s * view.elem.bytes for s in view.element_strides)
+    return np.ndarray(view.shape, view.elem.np, _memory(view.buffer).data, view.offset, strides)
