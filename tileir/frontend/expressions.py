@@ -12,7 +12,7 @@ from tileir.frontend.types import MAX_ELEMENTS, Types
 from tileir.ir import registry
 from tileir.ir.builder import Builder, Names
 from tileir.ir.core import AttrValue, Block, Op, Value
-from tileir.ir.diagnostics import Note
+from tileir.ir.diagnostics import CompileError, Note
 from tileir.ir.location import Loc
 from tileir.ir.registry import OpDef, format_attr
 from tileir.ir.types import ELEMS, F32, I1, I32, Elem, GlobalType, SharedType, TileType, Type
@@ -196,11 +196,13 @@ class Expressions(Evaluator):
         self._count(definition, operands, node)
         if definition.access_position is not None:
             return self._access_op(definition, node, operands, attrs, names, types)
-        args: list[Operand] = []
-        for o in operands:
-            args.append(self.expr(o))
-            if name == "where" and isinstance(args[0], bool):
-                return self._static_where(args[0], node, operands)
+        if name == "where":
+            condition = self.expr(operands[0])
+            if isinstance(condition, bool):
+                return self._static_where(condition, node, operands)
+            args = [condition, *self._operands(operands[1:])]
+        else:
+            args = self._operands(operands)
         known = [a for a in args if not isinstance(a, Value)]
         if args and len(known) == len(args) and not attrs:
             try:
@@ -212,6 +214,20 @@ class Expressions(Evaluator):
             if literal is not None:
                 return literal
         return self._emit(definition, node, operands, args, attrs, names, types)
+
+    def _operands(self, nodes: Sequence[Node]) -> list[Operand]:
+        """The meanings of several operands; the faults of all of them are recorded."""
+        out: list[Operand] = []
+        for node in nodes:
+            try:
+                out.append(self.expr(node))
+            except CompileError as e:
+                self.scope.faults.add(e)
+            except Poisoned:
+                pass
+        if len(out) < len(nodes):
+            raise Poisoned
+        return out
 
     def _emit(
         self,

@@ -96,6 +96,16 @@ def table() -> Table:
 
 def parse_tree(text: str) -> Node:
     """The tree of a whole text. Raises SyntaxFault."""
+    try:
+        return _parse(text, -1)
+    except SyntaxFault as fault:
+        # Reductions that the faulty token seemed to allow have hidden part of what could stand there: read up to it again.
+        _parse(text, fault.token.start)
+        raise AssertionError("the second reading stops at the same token") from None
+
+
+def _parse(text: str, stop: int) -> Node:
+    """Reads the text, or up to the token at `stop`, where it raises SyntaxFault."""
     t = table()
     actions, gotos, rules, ignore, literals = t.actions, t.gotos, t.rules, t.ignore, t.literals
     states = [t.start]
@@ -103,7 +113,7 @@ def parse_tree(text: str) -> Node:
     starts: list[int] = []
     ends: list[int] = []
     last = 0
-    for match in _matches(t, text):
+    for match in t.tokens.finditer(text):
         start, end = match.span()
         kind: str = match.lastgroup  # type: ignore[assignment]
         if kind in ignore:
@@ -118,7 +128,7 @@ def parse_tree(text: str) -> Node:
             kind = literals[word]
         while True:
             action = row.get(kind)
-            if action is None:
+            if action is None or start == stop:
                 raise SyntaxFault(Node(kind, start, end, word), t.accepts(states), values)
             if action > 0:
                 break
@@ -131,15 +141,11 @@ def parse_tree(text: str) -> Node:
         last = end
     while True:
         action = actions[states[-1]].get("$END")
-        if action is None:
+        if action is None or stop >= 0:
             raise SyntaxFault(Node("$END", len(text), len(text)), t.accepts(states), values)
         _reduce(rules[-action - 1], states, values, starts, ends, last, gotos)
         if states[-1] == t.end:
             return values[-1]
-
-
-def _matches(t: Table, text: str) -> Iterator[re.Match[str]]:
-    return t.tokens.finditer(text)
 
 
 def _reduce(

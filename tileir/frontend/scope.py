@@ -108,5 +108,7 @@ class Faults:
 
 def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
     """ "did you mean …?" if some known name is close, else ""."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    close = close or [n for n in names if n.lower() == name.lower()]
     return f"did you mean {prefix}{close[0]}?" if close else ""

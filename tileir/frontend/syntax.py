@@ -10,6 +10,8 @@ from tileir.ir.diagnostics import CompileError, Diagnostic, Note
 from tileir.ir.location import Loc
 from tileir.ir.printer import FORMAT_VERSION
 
+MAX_ERRORS = 10
+
 _WORDS = {
     "VALUE": "a value such as %x",
     "SYMBOL": "a name such as @gemm",
@@ -23,6 +25,7 @@ _WORDS = {
     "$END": "the end of the file",
 }
 _HEADER = re.compile(r"(?:\s|//[^\n]*)*")
+_STATEMENT = re.compile(r"[ \t]*(%\w+([ \t]*,[ \t]*%\w+)*[ \t]*=(?!=)|yield\b|[a-z_0-9]+[ \t]*\()")
 _VERSION = re.compile(r"tileir\b[ \t]*([0-9]*)")
 _FOREIGN = {
     ";": "statements end with their line: leave it out",
@@ -61,51 +64,114 @@ def check_version(source: Source) -> None:
 
 
 def read(source: Source) -> Node:
-    """The tree of a text. Raises CompileError with the first syntax error."""
+    """The tree of a text. Raises CompileError with its syntax errors: after one inside a statement, the rest of the text is
+    read as if the statement were not there."""
     check_version(source)
-    try:
-        return parse_tree(source.text)
-    except SyntaxFault as fault:
-        raise CompileError([_diagnostic(source, fault)], {source.filename: source.text}) from None
+    found: list[Diagnostic] = []
+    text: str | None = source.text
+    while text is not None:
+        try:
+            tree = parse_tree(text)
+        except SyntaxFault as fault:
+            found.append(_diagnostic(source, text, fault))
+            text = _without_statement(source, text, fault) if len(found) < MAX_ERRORS else None
+        else:
+            if not found:
+                return tree
+            text = None
+    raise CompileError(found, {source.filename: source.text})
+
+
+def _without_statement(source: Source, text: str, fault: SyntaxFault) -> str | None:
+    """The text with the lines of the faulty statement blanked, or None where its end cannot be told for sure."""
+    begin = _boundary(fault)
+    if fault.token.kind == "$END" or begin < 0:
+        return None
+    start = fault.stack[begin + 1].start if begin + 1 < len(fault.stack) else fault.token.start  # type: ignore[union-attr]
+    start = text.rfind("\n", 0, start) + 1
+    last = text.rfind("\n", 0, fault.token.start) + 1
+    if last != start and _begins_statement(text, fault.token.start):
+        end = last - 1  # the fault is that the statement before does not end
+    elif last == start:
+        end = text.find("\n", last)
+    else:
+        return None
+    if end < 0 or re.search("[{}]", text[start:end]):
+        return None
+    return text[:start] + " " * (end - start) + text[end:]
+
+
+def _is_boundary(node: Node) -> bool:
+    """What stands on the parser's stack before a statement of a region: its brace, and the statements so far."""
+    return node.kind == "LBRACE" or node.kind.startswith("__region_star")
 
 
 def _error(source: Source, code: str, message: str, loc: Loc, legal: str) -> CompileError:
     return CompileError([Diagnostic(code, message, loc, legal=legal)], {source.filename: source.text})
 
 
-def _diagnostic(source: Source, fault: SyntaxFault) -> Diagnostic:
+def _diagnostic(source: Source, text: str, fault: SyntaxFault) -> Diagnostic:
     token, expected = fault.token, set(fault.expected)
     loc = source.loc(token.start, token.end)
     if token.kind == "BAD":
         return _bad_character(source, token, loc)
     if token.kind == "$END":
-        return _unfinished(source, fault)
+        return _unfinished(source, text, fault)
     shown = token.text if len(token.text) <= 40 else token.text[:37] + "…"
-    before = [v.kind for v in fault.stack if v is not None]
-    if token.kind == "YIELD" or (before and before[-1] == "yield"):
+    begins = _begins_statement(text, token.start)
+    opened = _open_bracket(text, token.start)
+    if (
+        opened is not None
+        and text[opened] in "(["
+        and (token.text == "}" or (begins and "\n" in text[opened : token.start]))
+    ):
+        bracket = text[opened]
         return Diagnostic(
-            "E0501", "'yield' must be the last operation of a region", loc, legal="move it to the end of the region"
+            "E0113", f"this '{bracket}' is not closed", source.loc(opened, opened + 1), legal=f"'{_CLOSING[bracket]}'"
         )
-    if token.kind in _COMPARISONS and any(k in _COMPARISON_NODES for k in before[-1:]):
+    statement = fault.stack[_boundary(fault) + 1 :]
+    if token.kind == "YIELD" or (begins and statement and statement[0] is not None and statement[0].kind == "YIELD"):
+        at = loc if token.kind == "YIELD" else source.loc(statement[0].start, statement[0].end)  # type: ignore[union-attr]
+        return Diagnostic(
+            "E0501", "'yield' must be the last operation of a region", at, legal="move it to the end of the region"
+        )
+    if token.text in _COMPARISONS and any(v is not None and v.text in _COMPARISONS for v in fault.stack[-2:-1]):
         return Diagnostic(
             "E0110", f"comparisons do not chain: '{shown}' after a comparison", loc, legal="(a < b) & (b < c)"
         )
     if "WAVES" in expected and token.kind == "LOWER":
         names = "waves, mma, stage, loop, order, registers"
         return Diagnostic("E0602", f"there is no directive '{shown}'", loc, legal=f"one of: {names}")
+    last = fault.stack[-1] if fault.stack else None
+    if last is not None and last.kind == "LOWER" and "LPAR" in expected and expected <= {"LPAR", "LESSTHAN"}:
+        word = last.text[:40]
+        return Diagnostic(
+            "E0112",
+            f"'{word}' alone is not a value",
+            source.loc(last.start, last.end),
+            legal=f"{word}(…) for an op, %{word} for a value; parameters are in upper case",
+        )
     legal = describe(expected)
+    if token.text == "=" and "==" in [table().names.get(n) for n in expected]:
+        legal = "'==' compares"
     message = f"'{shown}' cannot stand here"
-    if "RPAR" in expected or "RSQB" in expected:
-        opened = _open_bracket(source.text, token.start)
-        if opened is not None:
-            return Diagnostic(
-                "E0105", message, loc, notes=(Note("opened here", source.loc(opened, opened + 1)),), legal=legal
-            )
-    return Diagnostic("E0105", message, loc, legal=legal)
+    notes = (Note("opened here", source.loc(opened, opened + 1)),) if opened and text[opened] in "([" else ()
+    return Diagnostic("E0105", message, loc, notes=notes, legal=legal)
 
 
-_COMPARISONS = frozenset({"EQUAL", "MORETHAN", "LESSTHAN"} | {f"__ANON_{i}" for i in range(40)})
-_COMPARISON_NODES = frozenset("eq ne lt le gt ge".split())
+def _begins_statement(text: str, offset: int) -> bool:
+    """Whether a statement seems to begin on the line of that offset, at or before it."""
+    start = text.rfind("\n", 0, offset) + 1
+    return _STATEMENT.match(text, start) is not None
+
+
+def _boundary(fault: SyntaxFault) -> int:
+    """Index on the parser's stack of what stands before the current statement, -1 if none does."""
+    return next((i for i, v in reversed(list(enumerate(fault.stack))) if v is not None and _is_boundary(v)), -1)
+
+
+_CLOSING = {"(": ")", "[": "]"}
+_COMPARISONS = frozenset("== != < <= > >=".split())
 
 
 def _bad_character(source: Source, token: Node, loc: Loc) -> Diagnostic:
@@ -122,11 +188,11 @@ def _bad_character(source: Source, token: Node, loc: Loc) -> Diagnostic:
     return Diagnostic("E0102", f"the character {shown} has no meaning here", loc, legal=legal)
 
 
-def _unfinished(source: Source, fault: SyntaxFault) -> Diagnostic:
+def _unfinished(source: Source, text: str, fault: SyntaxFault) -> Diagnostic:
     """The text ends too early: points at its last character, and at the bracket that is still open."""
     end = source.rstrip(len(source.text))
     loc = source.loc(max(end - 1, 0), max(end, 1))
-    opened = _open_bracket(source.text, len(source.text))
+    opened = _open_bracket(text, len(text))
     notes = (Note("opened here", source.loc(opened, opened + 1)),) if opened is not None else ()
     return Diagnostic("E0106", "the file ends in the middle", loc, notes=notes, legal=describe(set(fault.expected)))
 
@@ -166,8 +232,9 @@ def describe(expected: set[str]) -> str:
         out.append("an expression")
     texts = {t.names[n]: n for n in names if n in t.names}
     if {"+", "*"} <= set(texts):
+        closing = ">" if "<" not in texts else ""  # ends a list of attributes
         for sign in ("+", "-", "*", "/", "|", "^", "&", "==", "!=", "<", "<=", ">", ">=", "<<", ">>"):
-            if sign != ">" or len(texts) > 6:
+            if sign != closing:
                 texts.pop(sign, None)
         out.append("an operator")
     out += [_WORDS[n] for n in _WORDS if n in names]
