@@ -126,7 +126,6 @@ def _generate(
     wanted = tuple(dict.fromkeys(("hsaco", *(e for e in options.emit if e in ("mlir", "llvm", "asm", "obj")))))
     order = ("mlir", "llvm", "asm", "obj", "hsaco")
     wanted = tuple(e for e in wanted if order.index(e) >= order.index(stage))
-    start = time.perf_counter()
     try:
         out = worker_for(llvm).compile(
             stage,
@@ -139,8 +138,7 @@ def _generate(
         raise _diagnose(e, module, loc) from e
     for d in out.diagnostics:
         log.warning("W0901", d.message, _locate(d, module, loc))
-    timings = {**out.timings, "codegen": time.perf_counter() - start}
-    return _compiled(out, target, timings, log, module, loc)
+    return _compiled(out, target, out.timings, log, module, loc)
 
 
 def _compiled(
