@@ -157,17 +157,17 @@ def _lds_allocated(kernel: Kernel, target: Target) -> None:
 
 
 def _grid_ordered(kernel: Kernel, target: Target) -> None:
-    if "ordered" not in kernel.attrs:
+    if kernel.attrs.get("ordered") is not True:
         raise error(
             "E1017",
             f"the workgroup order of kernel '{kernel.name}' is not settled",
             kernel.loc,
-            legal="with(ordered = linear), or with(ordered = xcd) where the body computes the order",
+            legal="with(ordered = true) where the body uses program_id as it shall be",
         )
 
 
 def _synchronised(kernel: Kernel, target: Target) -> None:
-    from tileir.passes.synchronise import check_synchronised
+    from tileir.passes.check_sync import check_synchronised
 
     check_synchronised(kernel)
 

@@ -1,0 +1,134 @@
+"""Gives every LDS buffer its place; buffers that are never in use at one time may share bytes.
+
+    kernel @gemm(…) … with(target = gfx950, waves = 4) {
+      %sa = shared_alloc() : shared<bf16[64, 64], rows>
+      %sb = shared_alloc() : shared<bf16[64, 64], rows>
+
+becomes
+
+    kernel @gemm(…) … with(target = gfx950, waves = 4, lds = 16384) {
+      %sa = shared_alloc<offset = 0>() : shared<bf16[64, 64], rows>
+      %sb = shared_alloc<offset = 8192>() : shared<bf16[64, 64], rows>
+
+Offsets that the text already has are kept. Buffers are placed from the largest to the smallest, each in the smallest gap
+that holds it between those in use at the same time. `synchronise` comes later and sees the shared bytes.
+"""
+
+from __future__ import annotations
+
+from tileir.ir.core import Kernel, Op
+from tileir.ir.diagnostics import CompileError, Diagnostic, Note, error
+from tileir.ir.rewriter import Rewriter, rewrite
+from tileir.passes.base import Context, Pass
+from tileir.passes.lds_sizes import ALIGNMENT, Buffer, buffers
+from tileir.target import Target
+
+
+def allocate(found: list[Buffer]) -> dict[Op, int]:
+    """Offsets in bytes for all buffers."""
+    offsets = {b.op: offset for b in found if (offset := written_offset(b.op)) >= 0}
+    order = sorted((b for b in found if b.op not in offsets), key=lambda b: -b.size)
+    placed = [b for b in found if b.op in offsets]
+    for b in order:
+        offsets[b.op] = _best_fit(b, [p for p in placed if p.meets(b)], offsets)
+        placed.append(b)
+    return offsets
+
+
+def written_offset(op: Op) -> int:
+    """The offset that the text states, -1 if none."""
+    offset = op.attrs.get("offset", -1)
+    assert isinstance(offset, int)
+    return offset
+
+
+def _best_fit(b: Buffer, busy: list[Buffer], offsets: dict[Op, int]) -> int:
+    """The start of the smallest gap that holds the buffer; after all others if there is none."""
+    at, best, best_gap = 0, -1, 0
+    for other in sorted(busy, key=lambda p: offsets[p.op]):
+        gap = offsets[other.op] - at
+        if gap >= b.size and (best < 0 or gap < best_gap):
+            best, best_gap = at, gap
+        at = max(at, _round_up(offsets[other.op] + other.size, b.alignment))
+    return best if best >= 0 else at
+
+
+def _round_up(n: int, to: int) -> int:
+    return -(-n // to) * to
+
+
+def _run(kernel: Kernel, ctx: Context) -> Kernel:
+    found = buffers(kernel)
+    offsets = allocate(found)
+    total = max((offsets[b.op] + b.size for b in found), default=0)
+    if total > ctx.target.lds_bytes:
+        raise CompileError([_over_budget(kernel, found, total, ctx.target)])
+
+    def rule(rw: Rewriter, op: Op) -> bool:
+        if op not in offsets:
+            return False
+        rw.copy(op, attrs={**op.attrs, "offset": offsets[op]})
+        return True
+
+    new = rewrite(kernel, rule)
+    new.attrs["lds"] = total
+    return new
+
+
+def _over_budget(kernel: Kernel, found: list[Buffer], total: int, target: Target) -> Diagnostic:
+    largest = max(found, key=lambda b: b.size)
+    notes = [Note(f"%{b.op.result.name} : {b.op.result.type} takes {b.size} bytes", b.op.loc) for b in found]
+    return Diagnostic(
+        "E0821",
+        f"kernel '{kernel.name}' needs {total} bytes of LDS; a workgroup of {target.name} has {target.lds_bytes}",
+        largest.op.loc if largest.op.loc.line else kernel.loc,
+        notes=tuple(notes),
+        legal=f"smaller tiles, so that the buffers in use at one time take at most {target.lds_bytes} bytes",
+    )
+
+
+def check_allocation(kernel: Kernel, target: Target) -> None:
+    """The normal form `lds_allocated`. Raises CompileError at the first buffer that is misplaced."""
+    found = buffers(kernel)
+    lds = kernel.attrs.get("lds")
+    if not isinstance(lds, int):
+        raise error(
+            "E1016", f"kernel '{kernel.name}' does not state its bytes of LDS", kernel.loc, legal="with(lds = …)"
+        )
+    if lds > target.lds_bytes:
+        raise CompileError([_over_budget(kernel, found, lds, target)] if found else [_too_large(kernel, lds, target)])
+    for i, b in enumerate(found):
+        name, offset = b.op.result.name, written_offset(b.op)
+        if offset < 0:
+            raise error("E1016", f"LDS buffer %{name} has no offset", b.op.loc, legal="shared_alloc<offset = …>")
+        if offset % ALIGNMENT or offset + b.size > lds:
+            raise error(
+                "E1016",
+                f"LDS buffer %{name} at {offset} with {b.size} bytes does not fit into lds = {lds}",
+                b.op.loc,
+                legal=f"a multiple of {ALIGNMENT} from 0 to {lds - b.size}",
+            )
+        for other in found[:i]:
+            start = written_offset(other.op)
+            if b.meets(other) and offset < start + other.size and start < offset + b.size:
+                raise error(
+                    "E1019",
+                    f"LDS buffers %{name} and %{other.op.result.name} share bytes, but are in use at one time",
+                    b.op.loc,
+                    legal="offsets whose ranges do not overlap",
+                    notes=[Note("the other buffer", other.op.loc)],
+                )
+
+
+def _too_large(kernel: Kernel, lds: int, target: Target) -> Diagnostic:
+    message = f"kernel '{kernel.name}' states lds = {lds}; a workgroup of {target.name} has {target.lds_bytes} bytes"
+    return Diagnostic("E0821", message, kernel.loc, legal=f"at most {target.lds_bytes}")
+
+
+PASS = Pass(
+    "allocate-lds",
+    _run,
+    requires=frozenset({"bound", "lds_laid_out"}),
+    establishes=frozenset({"lds_allocated"}),
+    summary="gives every LDS buffer its place",
+)

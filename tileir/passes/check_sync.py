@@ -1,0 +1,153 @@
+"""Checks that waits and barriers suffice, on the text that is lowered, whoever wrote it.
+
+Not the method of `synchronise`: every access is followed on its own along all paths of a control flow graph, with a small
+automaton that knows how far it is (issued, complete in its wave, visible to the workgroup) and how many operations of its
+counter came after it. Reaching a conflicting access before it is visible is an error that names both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tileir.ir.core import Block, Kernel, Op
+from tileir.ir.diagnostics import CompileError, Diagnostic, Note
+from tileir.passes.hazards import LGKM, Access, Loops, Memory
+
+ISSUED, COMPLETE = 0, 1
+
+
+@dataclass(eq=False)
+class _Node:
+    """An op (None for a place where paths meet) and its successors, each with the loop whose back edge leads there."""
+
+    op: Op | None
+    next: list[tuple[_Node, Op | None]] = field(default_factory=list["tuple[_Node, Op | None]"])
+
+
+Ends = list[tuple[_Node, "Op | None"]]
+
+
+class _Graph:
+    """The control flow of a kernel, one node per op without regions."""
+
+    def __init__(self, kernel: Kernel):
+        self.at: dict[Op, _Node] = {}
+        self._block(kernel.body, [(_Node(None), None)])
+
+    def _node(self, op: Op | None, before: Ends) -> _Node:
+        node = _Node(op)
+        for previous, loop in before:
+            previous.next.append((node, loop))
+        if op is not None:
+            self.at[op] = node
+        return node
+
+    def _block(self, block: Block, before: Ends) -> Ends:
+        for op in block.ops:
+            match op.name:
+                case "for":
+                    before = self._for(op, before)
+                case "while":
+                    before = self._while(op, before)
+                case "if" | "guard":
+                    fork: Ends = [(self._node(None, before), None)]
+                    ends = [self._block(r, fork) for r in op.regions]
+                    before = [e for branch in ends for e in branch] + (fork if len(ends) == 1 else [])
+                case _:
+                    before = [(self._node(op, before), None)]
+        return before
+
+    def _for(self, op: Op, before: Ends) -> Ends:
+        head = self._node(None, before)
+        ends = self._block(op.regions[0], [(head, None)])
+        _back(ends, head, op)
+        return [*ends, *before]
+
+    def _while(self, op: Op, before: Ends) -> Ends:
+        head = self._node(None, before)
+        decided = self._block(op.regions[0], [(head, None)])
+        _back(self._block(op.regions[1], decided), head, op)
+        return decided
+
+
+def _back(ends: Ends, head: _Node, loop: Op) -> None:
+    for node, _ in ends:
+        node.next.append((head, loop))
+
+
+def check_synchronised(kernel: Kernel) -> None:
+    """Raises CompileError (one diagnostic per access that comes too early) unless every pair of conflicting accesses is
+    separated by a wait and a barrier on every path – with one wave, by a wait – and no barrier stands where waves may
+    skip it."""
+    memory = Memory(kernel)
+    graph = _Graph(kernel)
+    found = [_skipped_barrier(op, guard) for guard in kernel.walk() if guard.name == "guard" for op in guard.walk()]
+    diagnostics = [d for d in found if d is not None]
+    reported: set[Op] = set()
+    for op in kernel.walk():
+        for access in memory.of(op):
+            for later, complete in _too_early(graph, memory, access):
+                if later.op not in reported:
+                    reported.add(later.op)
+                    diagnostics.append(_message(access, later, complete, memory.single_wave))
+    if diagnostics:
+        raise CompileError(diagnostics)
+
+
+def _skipped_barrier(op: Op, guard: Op) -> Diagnostic | None:
+    if op.name != "barrier":
+        return None
+    notes = (Note("the guard", guard.loc),)
+    return Diagnostic("E1031", "a barrier inside a 'guard', which some waves skip", op.loc, "error", notes, "outside")
+
+
+def _too_early(graph: _Graph, memory: Memory, x: Access) -> list[tuple[Access, bool]]:
+    """Conflicting accesses that are reached while `x` is not visible, with whether it is complete there."""
+    found: dict[Access, bool] = {}
+    start: Loops = frozenset()
+    most = 1 + max((int(op.attrs.get("vm", 0)) for op in graph.at if op.name == "wait"), default=0)  # type: ignore[arg-type]
+    pending = [(n, ISSUED, 0, start if loop is None else start | {loop}) for n, loop in graph.at[x.op].next]
+    seen = set(pending)
+    while pending:
+        node, phase, newer, crossed = pending.pop()
+        op = node.op
+        if op is not None:
+            accesses = memory.of(op)
+            for y in accesses:
+                if memory.conflict(x, y, crossed):
+                    found[y] = found.get(y, True) and phase == COMPLETE
+            if any(y.counter == x.counter for y in accesses):
+                newer = min(newer + 1, most)
+            if op.name == "wait" and _covers(op, x.counter, newer):
+                phase = COMPLETE
+            if phase == COMPLETE and (op.name == "barrier" or memory.single_wave):
+                continue  # visible: this path is done
+        for following, loop in node.next:
+            state = (following, phase, newer, crossed if loop is None else crossed | {loop})
+            if state not in seen:
+                seen.add(state)
+                pending.append(state)
+    return list(found.items())
+
+
+def _covers(wait: Op, counter: str, newer: int) -> bool:
+    """Whether a wait makes sure that an operation with so many newer ones of its counter is complete."""
+    count = wait.attrs.get(counter, -1)
+    assert isinstance(count, int)
+    if counter == LGKM:
+        return count == 0  # scalar loads share the counter and come out of order
+    return 0 <= count <= newer
+
+
+def _message(x: Access, y: Access, complete: bool, single_wave: bool) -> Diagnostic:
+    what = "barrier()" if complete else f"wait<{x.counter} = 0>()" + ("" if single_wave else " and barrier()")
+    how = "overwrite" if y.writes and not x.writes else "overtake" if y.writes else "read before"
+    them = "" if single_wave else " of another wave"
+    return Diagnostic(
+        "E1030",
+        f"{y.describe()} may {how} {x.describe()}{them}: no {what} separates them on every path",
+        y.op.loc,
+        "error",
+        (Note("the earlier access", x.op.loc),),
+        f"{what} after the earlier access and before this one",
+    )

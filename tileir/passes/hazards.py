@@ -1,0 +1,248 @@
+"""Which accesses of a kernel can meet in memory: what `synchronise` and its checker agree on before they disagree.
+
+An access is one read or write of an LDS buffer or of a view by one op. Two accesses conflict when one of them writes and
+they can touch the same byte. For views, spans that are provably apart (by constant differences of their indices, also
+between iterations of a loop) do not conflict; LDS buffers are compared by the byte ranges they are allocated at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tileir.ir.core import Kernel, Op, Value
+from tileir.ir.registry import get
+from tileir.ir.types import GlobalType, SharedType
+from tileir.passes.lds_sizes import buffer_bytes
+
+VM, LGKM = "vm", "lgkm"
+Loops = frozenset[Op]
+
+
+@dataclass(frozen=True, eq=False)
+class Access:
+    """One access. `place` is the buffer or view, `counter` the hardware counter that tells when it is complete."""
+
+    op: Op
+    place: Value
+    writes: bool
+    counter: str
+
+    @property
+    def in_lds(self) -> bool:
+        return isinstance(self.place.type, SharedType)
+
+    def describe(self) -> str:
+        """`the copy_async to %sa`."""
+        return f"the '{self.op.name}' {'to' if self.writes else 'of'} %{self.place.name}"
+
+
+@dataclass(frozen=True)
+class Form:
+    """An integer as sum of coefficient · value plus constant."""
+
+    terms: tuple[tuple[Value, int], ...]
+    constant: int
+
+    def minus(self, other: Form) -> Form:
+        terms = dict(self.terms)
+        for v, c in other.terms:
+            terms[v] = terms.get(v, 0) - c
+        return Form(tuple((v, c) for v, c in terms.items() if c), self.constant - other.constant)
+
+
+class Memory:
+    """The accesses of a kernel, and which of them conflict."""
+
+    def __init__(self, kernel: Kernel):
+        waves = kernel.attrs.get("waves")
+        self.single_wave = waves == 1
+        self._holder: dict[Value, tuple[Op, int, int]] = {}
+        self._inside: dict[Op, set[Value]] = {}
+        self._forms: dict[Value, Form] = {}
+        self._origins: dict[Value, frozenset[Op]] = {}
+        self._aliases = {frozenset(pair) for pair in kernel.aliases}
+        for op in kernel.walk():
+            for r, region in enumerate(op.regions):
+                self._holder.update((v, (op, r, i)) for i, v in enumerate(region.args))
+        found = {op: self._accesses(op) for op in kernel.walk()}
+        everything = [a for accesses in found.values() for a in accesses]
+        self.accesses: dict[Op, tuple[Access, ...]] = {
+            op: kept
+            for op, accesses in found.items()
+            if (kept := tuple(a for a in accesses if a.in_lds or self._contested(a, everything)))
+        }
+
+    def of(self, op: Op) -> tuple[Access, ...]:
+        """Accesses of an op that can conflict with any other."""
+        return self.accesses.get(op, ())
+
+    @staticmethod
+    def _accesses(op: Op) -> list[Access]:
+        match op.name:
+            case "shared_load":
+                return [Access(op, op.operands[0], False, LGKM)]
+            case "shared_store":
+                return [Access(op, op.operands[1], True, LGKM)]
+            case "copy_async":
+                return [Access(op, op.operands[-1], True, VM), Access(op, op.operands[0], False, VM)]
+        definition = get(op.name)
+        at, effects = definition.access_position, definition.effects
+        if at is None or not effects & {"read", "write", "atomic"}:
+            return []
+        return [Access(op, op.operands[at], bool(effects & {"write", "atomic"}), VM)]
+
+    def _contested(self, a: Access, everything: Iterable[Access]) -> bool:
+        """Whether a view is written by somebody (else nobody has to wait for its reads)."""
+        return any(b.writes and not b.in_lds and self._may_alias(a.place, b.place) for b in everything)
+
+    def _may_alias(self, a: Value, b: Value) -> bool:
+        return a is b or frozenset((a.name, b.name)) in self._aliases
+
+    # -- conflicts -----------------------------------------------------------------------------------------------
+
+    def conflict(self, first: Access, later: Access, crossed: Loops = frozenset()) -> bool:
+        """Whether `later` must not overtake `first`. `crossed` are the loops whose back edge lies between them."""
+        if not (first.writes or later.writes) or first.in_lds != later.in_lds:
+            return False
+        if first.in_lds:
+            if self.single_wave and first.counter == later.counter == LGKM:
+                return False  # the LDS instructions of one wave execute in order (CDNA3 ISA, data share)
+            return self._buffers_meet(first.place, later.place)
+        return self._may_alias(first.place, later.place) and not self._apart(first, later, crossed)
+
+    def _buffers_meet(self, a: Value, b: Value) -> bool:
+        return any(_overlap(x, y) for x in self.origins(a) for y in self.origins(b))
+
+    def origins(self, buffer: Value) -> frozenset[Op]:
+        """The allocations that a buffer value can stand for (buffers may be carried by loops)."""
+        if buffer not in self._origins:
+            found: set[Op] = set()
+            seen: set[Value] = set()
+            pending = [buffer]
+            while pending:
+                v = pending.pop()
+                if v in seen:
+                    continue
+                seen.add(v)
+                if v in self._holder:
+                    pending += _into_argument(*self._holder[v])
+                elif v.owner is not None and v.owner.regions:
+                    pending += _into_result(v.owner, v.owner.results.index(v))
+                elif v.owner is not None:
+                    found.add(v.owner)
+            self._origins[buffer] = frozenset(found)
+        return self._origins[buffer]
+
+    def _apart(self, first: Access, later: Access, crossed: Loops) -> bool:
+        """Whether the spans of two accesses to one dense view certainly have no element in common."""
+        view = first.place.type
+        if first.place is not later.place or not isinstance(view, GlobalType) or view.strides is not None:
+            return False
+        outer = [loop for loop in crossed if not any(self._is_inside(loop, other) for other in crossed)]
+        if len(outer) > 1:
+            return False
+        loop = outer[0] if outer else None
+        for (i, n), (j, m) in zip(_index(first.op), _index(later.op), strict=True):
+            if n is None or m is None:
+                continue
+            if self._dimension_apart(self.form(i), n, self.form(j), m, loop):
+                return True
+        return False
+
+    def _dimension_apart(self, a: Form, n: int, b: Form, m: int, loop: Op | None) -> bool:
+        """[a, a + n) and [b, b + m) in one dimension, where b is evaluated in a later iteration of `loop`."""
+        if loop is None:
+            difference = b.minus(a)
+            return not difference.terms and (difference.constant >= n or -difference.constant >= m)
+        if loop.name != "for":
+            return False
+        iv = loop.regions[0].args[0]
+        ca, cb = dict(a.terms).get(iv, 0), dict(b.terms).get(iv, 0)
+        if ca != cb:
+            return False
+        rest = b.minus(a)
+        inside = self._values_inside(loop)
+        if rest.terms or any(v in inside for v, _ in (*a.terms, *b.terms) if v is not iv):
+            return False
+        step = self.form(loop.operands[2])
+        if ca and (step.terms or step.constant <= 0):
+            return False
+        if ca > 0:
+            return ca * step.constant + rest.constant >= n
+        if ca < 0:
+            return -(ca * step.constant + rest.constant) >= m
+        return rest.constant >= n or -rest.constant >= m
+
+    def _is_inside(self, op: Op, other: Op) -> bool:
+        return op is not other and any(inner is op for inner in other.walk())
+
+    def _values_inside(self, loop: Op) -> set[Value]:
+        if loop not in self._inside:
+            found: set[Value] = set()
+            for inner in loop.walk():
+                for region in inner.regions:
+                    found.update(region.args)
+                if inner is not loop:
+                    found.update(inner.results)
+            self._inside[loop] = found
+        return self._inside[loop]
+
+    def form(self, v: Value) -> Form:
+        """A scalar as a linear form over values that are not sums or multiples themselves."""
+        if v not in self._forms:
+            self._forms[v] = self._form(v)
+        return self._forms[v]
+
+    def _form(self, v: Value) -> Form:
+        op = v.owner
+        if op is not None and op.name == "constant" and isinstance(op.attrs["value"], int):
+            return Form((), int(op.attrs["value"]))
+        if op is not None and op.name in ("add", "sub") and v.tile.is_scalar:
+            a, b = self.form(op.operands[0]), self.form(op.operands[1])
+            return a.minus(_scaled(b, -1)) if op.name == "add" else a.minus(b)
+        if op is not None and op.name == "mul" and v.tile.is_scalar:
+            a, b = self.form(op.operands[0]), self.form(op.operands[1])
+            if not b.terms:
+                return _scaled(a, b.constant)
+            if not a.terms:
+                return _scaled(b, a.constant)
+        return Form(((v, 1),), 0)
+
+
+def _scaled(form: Form, factor: int) -> Form:
+    return Form(tuple((v, c * factor) for v, c in form.terms if c * factor), form.constant * factor)
+
+
+def _index(op: Op) -> list[tuple[Value, int | None]]:
+    """Start and extent per dimension of an access; extent None where rows are gathered."""
+    at = get(op.name).access_position
+    assert at is not None and op.spans is not None
+    found: list[tuple[Value, int | None]] = []
+    for v, span in zip(op.operands[at + 1 :], op.spans, strict=False):
+        found.append((v, span if span is not None else 1 if v.tile.is_scalar else None))
+    return found
+
+
+def _overlap(a: Op, b: Op) -> bool:
+    """Whether two allocations share bytes; before offsets are known, only an allocation with itself."""
+    if a is b:
+        return True
+    x, y = a.attrs.get("offset", -1), b.attrs.get("offset", -1)
+    if not isinstance(x, int) or not isinstance(y, int) or x < 0 or y < 0:
+        return False
+    return x < y + buffer_bytes(b.result.type) and y < x + buffer_bytes(a.result.type)
+
+
+def _into_argument(op: Op, region: int, index: int) -> list[Value]:
+    if op.name == "for":
+        return [] if index == 0 else [op.operands[2 + index], op.regions[0].terminator.operands[index - 1]]
+    if op.name == "while":
+        return [op.operands[index], op.regions[1].terminator.operands[index]]
+    return [op.operands[1 + index]]
+
+
+def _into_result(op: Op, index: int) -> list[Value]:
+    ends = [r.terminator.operands[index] for r in (op.regions[1:] if op.name == "while" else op.regions)]
+    inits = {"for": 3, "while": 0}.get(op.name, 1)
+    return ends if op.name == "if" and len(op.regions) == 2 else [*ends, op.operands[inits + index]]

@@ -1,0 +1,275 @@
+"""Puts waits and barriers where accesses of different waves, or of different hardware queues, meet.
+
+    copy_async<bytes = 16>(%A[%i +: 64, %k +: 64], %sa)
+    %a = shared_load(%sa) : tile<bf16[64, 64], …>
+
+becomes
+
+    barrier()                                   // other waves still read %sa from the iteration before
+    copy_async<bytes = 16>(%A[%i +: 64, %k +: 64], %sa)
+    wait<vm = 0>()                              // the copy of this wave has landed
+    barrier()                                   // so have those of the others
+    %a = shared_load(%sa) : tile<bf16[64, 64], …>
+
+An access is *issued*, then *complete* in its wave (a wait for its counter covers it), then *visible* to the workgroup (a
+barrier after that). Before an access that conflicts with an earlier one – the same byte, one of them a write – the
+earlier one must be visible; with one wave, complete. The pass follows the pending accesses through the program, around
+loops to a fixpoint, and puts what is missing directly before the access that needs it; what proves unnecessary in
+the end is taken out again. Registers are not its concern: the code generator waits for those itself.
+
+Reads of LDS first move down past writes of other buffers to the first op that needs them, so that one wait and one
+barrier serve several buffers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tileir.ir.core import Block, Kernel, Op
+from tileir.ir.diagnostics import Note, error
+from tileir.ir.rewriter import Rewriter, rewrite
+from tileir.passes.base import Context, Pass
+from tileir.passes.check_sync import check_synchronised
+from tileir.passes.hazards import LGKM, VM, Access, Loops, Memory
+
+_AGE_LIMIT = (
+    64  # larger than every count that a wait can name (vmcnt has 6 bits, CDNA3 ISA), so ages beyond it are alike
+)
+
+Key = tuple[Access, Loops]
+
+
+@dataclass
+class _Sync:
+    """What is put before an op: counters to drain and whether a barrier follows."""
+
+    vm: bool = False
+    lgkm: bool = False
+    barrier: bool = False
+
+    def __bool__(self) -> bool:
+        return self.vm or self.lgkm or self.barrier
+
+
+@dataclass(frozen=True)
+class _Status:
+    """How far a pending access is: `complete` in its wave, and how many ops of its counter were issued after it."""
+
+    complete: bool
+    age: int
+
+    def join(self, other: _Status) -> _Status:
+        return _Status(self.complete and other.complete, min(self.age, other.age))
+
+
+State = dict[Key, _Status]
+
+
+def _join(a: State, b: State) -> State:
+    out = dict(a)
+    for key, status in b.items():
+        out[key] = out[key].join(status) if key in out else status
+    return out
+
+
+class _Analysis:
+    """The pending accesses at every point. With `grow`, missing waits and barriers are added to `syncs`; without, `missing`
+    says whether there are any."""
+
+    def __init__(self, kernel: Kernel, memory: Memory, syncs: dict[Op, _Sync], *, grow: bool):
+        self.memory = memory
+        self.syncs = syncs
+        self.grow = grow
+        self.missing = False
+        self.changed = False
+        self._guards = 0
+        self.end = self._block(kernel.body, {})
+
+    def _block(self, block: Block, state: State) -> State:
+        for op in block.ops:
+            state = self._before(op, state)
+            state = self._structured(op, state) if op.regions else self._step(op, state)
+        return state
+
+    # -- what an op needs ----------------------------------------------------------------------------------------
+
+    def _before(self, op: Op, state: State) -> State:
+        reached = op.walk() if op.name == "guard" else [op]  # a barrier cannot stand inside a guard: waves may skip it
+        if self._guards == 0:
+            for inner in reached:
+                self._need(op, inner, state)
+        elif any(self.memory.conflict(*pair) for pair in self._pairs(op, state)):
+            first = next(x for x, y, crossed in self._pairs(op, state) if self.memory.conflict(x, y, crossed))
+            raise error(
+                "E1033",
+                f"'{op.name}' needs a barrier after {first.describe()}, but waves may skip this 'guard'",
+                op.loc,
+                legal="move one of the two out of the guard",
+                notes=[Note("the other access", first.op.loc)],
+            )
+        sync = self.syncs.get(op)
+        return self._apply(sync, state) if sync else state
+
+    def _pairs(self, op: Op, state: State) -> list[tuple[Access, Access, Loops]]:
+        return [(x, y, crossed) for y in self.memory.of(op) for x, crossed in state]
+
+    def _need(self, at: Op, op: Op, state: State) -> None:
+        """Compares the accesses of `op` with the pending ones; what is missing goes before `at`."""
+        planned = self.syncs.get(at, _Sync())
+        for x, y, crossed in self._pairs(op, state):
+            if not self.memory.conflict(x, y, crossed):
+                continue
+            status = state[x, crossed]
+            waits = status.complete or (planned.vm if x.counter == VM else planned.lgkm)
+            meets = self.memory.single_wave or planned.barrier
+            if waits and meets:
+                continue
+            self.missing = True
+            if self.grow:
+                self.changed = True
+                planned = self.syncs.setdefault(at, planned)
+                planned.vm |= not status.complete and x.counter == VM
+                planned.lgkm |= not status.complete and x.counter == LGKM
+                planned.barrier |= not self.memory.single_wave
+
+    # -- what an op does -----------------------------------------------------------------------------------------
+
+    def _apply(self, sync: _Sync, state: State) -> State:
+        if sync.vm:
+            state = self._wait(VM, 0, state)
+        if sync.lgkm:
+            state = self._wait(LGKM, 0, state)
+        return self._barrier(state) if sync.barrier else state
+
+    def _wait(self, counter: str, count: int, state: State) -> State:
+        out: State = {}
+        for (x, crossed), status in state.items():
+            if x.counter == counter and status.age >= count:
+                if self.memory.single_wave:
+                    continue
+                status = _Status(True, status.age)
+            out[x, crossed] = status
+        return out
+
+    def _barrier(self, state: State) -> State:
+        return {key: status for key, status in state.items() if not status.complete}
+
+    def _step(self, op: Op, state: State) -> State:
+        if op.name == "barrier":
+            return self._barrier(state)
+        if op.name == "wait":
+            vm, lgkm = op.attrs.get("vm", -1), op.attrs.get("lgkm", -1)
+            assert isinstance(vm, int) and isinstance(lgkm, int)
+            if vm >= 0:
+                state = self._wait(VM, vm, state)
+            return self._wait(LGKM, 0, state) if lgkm == 0 else state  # scalar loads come out of order: only 0 is sure
+        accesses = self.memory.of(op)
+        if not accesses:
+            return state
+        counters = {a.counter for a in accesses}
+        out: State = {}
+        for (x, crossed), status in state.items():
+            older = x.counter in counters and status.age < _AGE_LIMIT
+            out[x, crossed] = _Status(status.complete, status.age + 1) if older else status
+        out.update({(a, frozenset()): _Status(False, 0) for a in accesses})
+        return out
+
+    def _structured(self, op: Op, state: State) -> State:
+        if op.name == "if":
+            ends = [self._block(r, state) for r in op.regions]
+            return _join(ends[0], ends[1] if len(ends) == 2 else state)
+        if op.name == "guard":
+            self._guards += 1
+            end = self._block(op.regions[0], state)
+            self._guards -= 1
+            return _join(state, end)
+        entry, exit_ = state, state
+        while True:  # `for` and `while`: around the back edge until nothing new arrives
+            checked = self._block(op.regions[0], entry) if op.name == "while" else entry
+            end = self._block(op.regions[-1], checked)
+            exit_ = checked if op.name == "while" else _join(state, end)
+            around = _join(entry, {(x, crossed | {op}): s for (x, crossed), s in end.items()})
+            if around == entry:
+                return exit_
+            entry = around
+
+
+def _run(kernel: Kernel, ctx: Context) -> Kernel:
+    kernel = rewrite(kernel, lambda rw, op: False)
+    sink_reads(kernel)
+    memory = Memory(kernel)
+    syncs: dict[Op, _Sync] = {}
+    while _Analysis(kernel, memory, syncs, grow=True).changed:
+        pass
+    _prune(kernel, memory, syncs)
+    return _insert(kernel, {op: sync for op, sync in syncs.items() if sync})
+
+
+def _prune(kernel: Kernel, memory: Memory, syncs: dict[Op, _Sync]) -> None:
+    """Takes out every wait and barrier that the others make unnecessary, the earliest first."""
+    order = {op: i for i, op in enumerate(kernel.walk())}
+    for op in sorted(syncs, key=lambda o: order[o]):
+        for part in ("barrier", "vm", "lgkm"):
+            if getattr(syncs[op], part):
+                setattr(syncs[op], part, False)
+                if _Analysis(kernel, memory, syncs, grow=False).missing:
+                    setattr(syncs[op], part, True)
+
+
+def _insert(kernel: Kernel, syncs: dict[Op, _Sync]) -> Kernel:
+    def rule(rw: Rewriter, op: Op) -> bool:
+        sync = syncs.get(op)
+        if sync is None:
+            return False
+        counters = {name: 0 for name, wanted in ((VM, sync.vm), (LGKM, sync.lgkm)) if wanted}
+        if counters:
+            rw.op("wait", (), dict(counters), loc=op.loc)
+        if sync.barrier:
+            rw.op("barrier", loc=op.loc)
+        return False
+
+    return rewrite(kernel, rule)
+
+
+def sink_reads(kernel: Kernel) -> None:
+    """Moves each `shared_load` down past writes of other buffers, up to the first op that uses it, writes its buffer or
+    orders memory. In place."""
+    memory = Memory(kernel)
+
+    def blocks(block: Block) -> None:
+        for op in block.ops:
+            for region in op.regions:
+                blocks(region)
+        for op in [op for op in block.ops if op.name == "shared_load"]:
+            _sink(block, op, memory)
+
+    blocks(kernel.body)
+
+
+def _sink(block: Block, load: Op, memory: Memory) -> None:
+    (read,) = memory.of(load)
+    at = block.ops.index(load)
+    end = target = at + 1
+    while end < len(block.ops):
+        op = block.ops[end]
+        if op.regions or op.name in ("yield", "wait", "barrier") or load.result in op.operands:
+            break
+        if any(memory.conflict(read, other) for other in memory.of(op)):
+            break
+        end += 1
+        if any(a.in_lds and a.writes for a in memory.of(op)):
+            target = end  # no further than past the last write: loads stay as early as they can
+    if target > at + 1:
+        block.ops.insert(target, load)
+        del block.ops[at]
+
+
+PASS = Pass(
+    "synchronise",
+    _run,
+    requires=frozenset({"lds_allocated"}),
+    establishes=frozenset({"synchronised"}),
+    summary="puts waits and barriers between conflicting accesses",
+)
+
+__all__ = ["PASS", "check_synchronised", "sink_reads"]
