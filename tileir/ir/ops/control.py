@@ -89,7 +89,7 @@ declare(
         effects=frozenset({"control"}),
         regions=1,
         category="control",
-        example="%r = for %k = %lo to %hi step %one carry(%x = %zero) {\n  %y = add(%x, %zero) : f32\n  yield %y\n}",
+        example="%r = for %k = %lo to %hi step %step carry(%x = %zero) {\n  %y = add(%x, %zero) : f32\n  yield %y\n}",
     )
 )
 
@@ -144,7 +144,7 @@ declare(
         effects=frozenset({"control"}),
         regions=2,
         category="control",
-        example="%r = if %c carry(%x = %zero) {\n  yield %x\n} else {\n  yield %one\n}",
+        example="%r = if %cond carry(%x = %zero) {\n  yield %x\n} else carry(%y = %zero) {\n  yield %one\n}",
     )
 )
 
@@ -189,6 +189,6 @@ declare(
         level="both",
         effects=frozenset({"control"}),
         category="control",
-        example="yield %y",
+        example="for %k = %lo to %hi step %step {\n  yield\n}",
     )
 )

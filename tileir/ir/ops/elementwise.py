@@ -74,7 +74,7 @@ def _binary(name: str, summary: str, kinds: str, semantics: Semantics, infix: st
             semantics=semantics,
             example=f"%r = {name}(%a, %b) : tile<f32[64, 64]>"
             if "float" in kinds
-            else f"%r = {name}(%i, %j) : tile<i32[64]>",
+            else f"%r = {name}(%u, %v) : tile<i32[64]>",
         )
     )
 
@@ -157,7 +157,7 @@ _comparison("ge", ">=", np.greater_equal, "at least")
 
 
 def _unary(name: str, summary: str, kinds: str, semantics: Semantics, infix: str = "") -> None:
-    example = f"%r = {name}(%i) : tile<i32[64]>" if "float" not in kinds else f"%r = {name}(%a) : tile<f32[64, 64]>"
+    example = f"%r = {name}(%u) : tile<i32[64]>" if "float" not in kinds else f"%r = {name}(%a) : tile<f32[64, 64]>"
     declare(
         OpDef(
             name,
@@ -240,7 +240,7 @@ declare(
         elementwise=True,
         category="elementwise",
         semantics=_direct(lambda x, low, high: numeric.minimum(numeric.maximum(x, low), high)),
-        example="%r = clamp(%a, %lo, %hi) : tile<f32[64, 64]>",
+        example="%r = clamp(%a, %zero, %one) : tile<f32[64, 64]>",
     )
 )
 

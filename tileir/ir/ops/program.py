@@ -31,7 +31,7 @@ declare(
         _ids,
         category="program",
         semantics=lambda ctx, op, args: ctx.num_programs(len(op.results)),
-        example="%n = num_programs() : i32",
+        example="%ni, %nj = num_programs() : i32, i32",
     )
 )
 

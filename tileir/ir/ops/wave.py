@@ -33,7 +33,7 @@ declare(
         effects=frozenset({"alloc"}),
         category="wave",
         semantics=lambda ctx, op, args: ctx.shared_alloc(op),
-        example="%s = shared_alloc() : shared<f32[64, 64]>",
+        example="%buf = shared_alloc() : shared<f32[64, 64]>",
     )
 )
 
@@ -60,7 +60,7 @@ declare(
         effects=frozenset({"read"}),
         category="wave",
         semantics=lambda ctx, op, args: ctx.shared_load(op, args[0]),
-        example="%x = shared_load(%s) : tile<f32[64, 64]>",
+        example="%x = shared_load(%buf) : tile<f32[64, 64]>",
     )
 )
 
@@ -82,7 +82,7 @@ declare(
         effects=frozenset({"write"}),
         category="wave",
         semantics=lambda ctx, op, args: ctx.shared_store(op, args[0], args[1]),
-        example="shared_store(%a, %s)",
+        example="shared_store(%a, %buf)",
     )
 )
 
@@ -114,7 +114,22 @@ declare(
         effects=frozenset({"read", "write", "async"}),
         category="wave",
         semantics=lambda ctx, op, args: ctx.copy_async(op, args[0], args[1:-1], args[-1]),
-        example="copy_async<bytes = 16>(%A[%i +: 64, %j +: 64], %s)",
+        example="copy_async<bytes = 16>(%A[%i +: 64, %j +: 64], %buf)",
+    )
+)
+declare(
+    OpDef(
+        "copy",
+        "Copies a span of global memory to a whole LDS buffer through registers, a few elements of each lane at a time; "
+        "outside elements read as `pad`. The slow, always possible way.",
+        ("access", "buffer"),
+        _copy,
+        attrs=(AttrSpec("bytes", "int", doc="bytes per lane and access"), AttrSpec("pad", "number", default=0, paren=True)),
+        level="wave",
+        effects=frozenset({"read", "write"}),
+        category="wave",
+        semantics=lambda ctx, op, args: ctx.shared_store(op, ctx.load(op, args[0], args[1:-1]), args[-1]),
+        example="copy<bytes = 4>(%A[%i +: 64, %j +: 64], %buf)",
     )
 )
 declare(
