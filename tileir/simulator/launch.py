@@ -277,7 +277,7 @@ class _Launch:
             state.WG_CODE_BASE: program.base + program.code_start,
             state.WG_CODE_BYTES: program.code_bytes,
             state.WG_CODE_MAP: program.code_map.ctypes.data,
-            state.WG_RECORDS: program.first_record,
+            state.WG_RECORDS: program.records.first,
             state.WG_SLICE: _TIME_SLICE,
             state.WG_STRICT_BARRIERS: int(strict_barriers),
         }
@@ -338,7 +338,7 @@ class _Launch:
 
     def run(self, workgroups: Iterable[Dim3] | None) -> Statistics:
         statistics = Statistics()
-        before = self.program.counts().copy()
+        before = self.program.records.counts().copy()
         run_workgroup = self.simulator.engine.run_workgroup
         address = self.workgroup.ctypes.data
         gx, gy, gz = self.grid
@@ -354,7 +354,7 @@ class _Launch:
             statistics.waves += self.wave_count
             left = struct.unpack_from("<Q", self.workgroup, state.WG_BUDGET)[0]
             statistics.instructions += self.max_instructions - left
-        counts = self.program.counts() - before
+        counts = self.program.records.counts() - before
         addresses = self.program.addresses
         statistics.executions = {addresses[i]: int(counts[i]) for i in np.flatnonzero(counts[: len(addresses)])}
         return statistics

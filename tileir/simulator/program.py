@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 
 from tileir.codeobject import CodeObject, CodeObjectError, Kernel
 
-from . import state
 from .decoder import DecodeError, Instruction, Operand
 from .decoder.decode import decode
 from .engine import Engine
 from .faults import Location
 from .native.op import Context, Op, Unsupported
-from .native.registry import END_OF_CODE, ILLEGAL_JUMP, REGISTER_RANGE, UNDECODABLE, UNSUPPORTED, lower
+from .native.registry import REGISTER_RANGE, UNDECODABLE, UNSUPPORTED, lower
+from .records import Records
 
 _INDIRECT = {"s_setpc_b64", "s_swappc_b64", "s_call_b64"}
-_HEAD = struct.Struct(f"<QQQQII{state.SLOTS}q")
 
 
 class Program:
@@ -38,7 +34,6 @@ class Program:
         self._sweep()
         self._context_options = self._float_options()
         ops = [self._lower(i) for i in range(len(self.instructions))]
-        ops.append(END_OF_CODE)
         self._build(ops, engine)
 
     # ---- decoding
@@ -94,7 +89,7 @@ class Program:
             self.problems[number] = problem
             return REGISTER_RANGE
         try:
-            return lower(inst, Context(self.chip, self.addresses[number], **self._context_options))
+            return lower(inst, Context(self.chip, self.base + self.addresses[number], **self._context_options))
         except Unsupported as error:
             self.problems[number] = str(error)
             return UNSUPPORTED
@@ -110,33 +105,12 @@ class Program:
 
     # ---- records
     def _build(self, ops: list[Op], engine: Engine) -> None:
-        makers: dict[str, Callable[[str], str]] = {op.key: op.make for op in (*ops, ILLEGAL_JUMP)}
-        functions = engine.addresses(makers)
-        n = len(ops)
-        self.records: NDArray[np.uint8] = np.zeros((n + 1) * state.RECORD_SIZE, np.uint8)
-        self.first_record = self.records.ctypes.data
-        numbers = {address: i for i, address in enumerate(self.addresses)}
-        self._numbers = numbers
-        lost = self.first_record + n * state.RECORD_SIZE
-        for i, op in enumerate(ops):
-            target = 0
-            if op.target is not None:
-                found = numbers.get(op.target)
-                target = lost if found is None else self.first_record + found * state.RECORD_SIZE
-            address = self.addresses[i] if i < len(self.addresses) else self._end_address()
-            words = _check_words(op)
-            slots = [_signed(s) for s in op.slots]
-            slots += [0] * (state.SLOTS - len(slots))
-            at = i * state.RECORD_SIZE
-            _HEAD.pack_into(self.records, at, functions[op.key], target, self.base + address, 0, len(words), 0, *slots)
-            for k, (word, mask) in enumerate(words):
-                self.records[at + state.REC_CHECK_WORDS + k] = word
-                struct.pack_into("<Q", self.records, at + state.REC_CHECK_MASKS + 8 * k, mask)
-        _HEAD.pack_into(self.records, n * state.RECORD_SIZE, functions[ILLEGAL_JUMP.key], 0, 0, 0, 0, 0, *[0] * state.SLOTS)
+        simulated = [self.base + address for address in self.addresses]
+        self.records = Records(ops, simulated, engine, self.base + self._end_address())
         self.code_start = min(self.addresses, default=0)
-        self.code_bytes = (max(self.addresses, default=0) - self.code_start + 4) if self.addresses else 0
+        self.code_bytes = max(self.addresses, default=0) - self.code_start + 4 if self.addresses else 0
         self.code_map: NDArray[np.int32] = np.full(max(1, self.code_bytes // 4), -1, np.int32)
-        for address, i in numbers.items():
+        for i, address in enumerate(self.addresses):
             self.code_map[(address - self.code_start) // 4] = i
 
     def _end_address(self) -> int:
@@ -144,11 +118,7 @@ class Program:
 
     def record_of(self, address: int) -> int:
         """Host pointer of the record at an address of the code object."""
-        return self.first_record + self._numbers[address] * state.RECORD_SIZE
-
-    def number_of(self, pointer: int) -> int:
-        """Record number of a host pointer."""
-        return (pointer - self.first_record) // state.RECORD_SIZE
+        return self.records.pointer(self.records.numbers[self.base + address])
 
     def location(self, number: int) -> Location:
         """Address, disassembly and source line of a record."""
@@ -166,26 +136,7 @@ class Program:
             return None
         return f"{line.file}:{line.line}" if line else None
 
-    def counts(self) -> NDArray[np.uint64]:
-        """Executions of each record so far."""
-        table = self.records.reshape(-1, state.RECORD_SIZE)[:, state.REC_COUNT : state.REC_COUNT + 8]
-        return np.ascontiguousarray(table).view(np.uint64).reshape(-1)
-
 
 def _register_name(operand: Operand) -> str:
     last = operand.index + operand.count - 1
     return f"{operand.kind}{operand.index}" if operand.count == 1 else f"{operand.kind}[{operand.index}:{last}]"
-
-
-def _signed(value: int) -> int:
-    value &= (1 << 64) - 1
-    return value - (1 << 64) if value >> 63 else value
-
-
-def _check_words(op: Op) -> list[tuple[int, int]]:
-    """The registers of an op as (word, mask) of the poison flags."""
-    words: dict[int, int] = {}
-    for first, n in op.checks:
-        for register in range(first, first + n):
-            words[register // 64] = words.get(register // 64, 0) | 1 << register % 64
-    return sorted(words.items())
