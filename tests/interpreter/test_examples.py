@@ -54,7 +54,7 @@ def test_gemm_is_exact_on_small_integers(repository: Path) -> None:
 def attention_reference(q: Array, k: Array, v: Array, scale: float, causal: bool) -> tuple[Array, Array, Array]:
     """Output, log-sum-exp and Σ p|v| / Σ p in f64, one query at a time; a query that sees no key gives 0 and -inf."""
     q, k, v = (x.astype(np.float64) for x in (q, k, v))
-    batches, nq, heads, depth = q.shape
+    batches, nq, heads, _ = q.shape
     nk, groups = k.shape[1], k.shape[2]
     out, size, lse = np.zeros_like(q), np.zeros_like(q), np.full((batches, heads, nq), -np.inf)
     for b in range(batches):

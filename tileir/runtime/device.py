@@ -87,8 +87,9 @@ class Device(ABC):
     name: str
 
     @abstractmethod
-    def alloc(self, nbytes: int) -> Buffer:
-        """New memory of at least one byte. Raises DeviceError if there is not enough."""
+    def alloc(self, nbytes: int, *, read_only: bool = False) -> Buffer:
+        """New memory of at least one byte; with `read_only` kernels must not write it, and a device that can tell reports
+        it if they do. Raises DeviceError if there is not enough."""
 
     @abstractmethod
     def free(self, buffer: Buffer) -> None:

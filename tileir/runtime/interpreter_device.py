@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,13 +13,16 @@ from tileir.interpreter import run
 from tileir.runtime.compiled import Compiled
 from tileir.runtime.device import Argument, Buffer, BufferView, Bytes, Device, DeviceError
 
+# Linux: do not count untouched pages (the constant is in the module from Python 3.13 on; value from mman.h)
+_NO_RESERVE = 0x4000 if sys.platform == "linux" else 0
+
 
 class HostBuffer(Buffer):
     """Anonymous memory of the process, zero at first."""
 
     def __init__(self, nbytes: int):
         try:
-            self._map = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_NORESERVE)
+            self._map = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
         except (OSError, OverflowError, ValueError) as e:
             raise DeviceError(f"no memory for a buffer of {nbytes} bytes: {e}") from None
         self.memory: Bytes = np.frombuffer(self._map, np.uint8)
@@ -31,7 +35,7 @@ class InterpreterDevice(Device):
 
     name = "interpreter"
 
-    def alloc(self, nbytes: int) -> Buffer:
+    def alloc(self, nbytes: int, *, read_only: bool = False) -> Buffer:
         return HostBuffer(nbytes)
 
     def free(self, buffer: Buffer) -> None:

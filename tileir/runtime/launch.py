@@ -46,12 +46,14 @@ def launch(
     check_overlap(kernel, lambda a, b: _overlap(given[a], given[b]))
     if 0 in binding.grid:
         return binding
-    host = _Placement(device, {k: v for k, v in given.items() if isinstance(v, np.ndarray)})
+    written = set(written_views(kernel))
+    host = _Placement(device, {k: v for k, v in given.items() if isinstance(v, np.ndarray)}, written)
     try:
+        host.place()
         placements = {k: v if isinstance(v, BufferView) else host.view(kernel, k) for k, v in given.items()}
         device.launch(compiled, binding.grid, [_argument(a, binding, placements) for a in kernel.abi()])
         device.synchronize()
-        host.bring_back(set(written_views(kernel)))
+        host.bring_back()
     finally:
         host.release()
     return binding
@@ -105,19 +107,26 @@ def _placed(view: BufferView) -> Array:
 class _Region:
     host: Region
     buffer: Buffer
+    changes: bool
 
 
 class _Placement:
     """Host allocations copied to buffers of a device for the time of one launch."""
 
-    def __init__(self, device: Device, arrays: Mapping[str, Array]):
+    def __init__(self, device: Device, arrays: Mapping[str, Array], written: set[str]):
         self._device = device
         self._arrays = arrays
+        self._written = written
         self._regions: list[_Region] = []
-        for region in merged([allocation(a) for a in arrays.values()]):
-            buffer = device.alloc(max(1, region.nbytes))
-            self._regions.append(_Region(region, buffer))
-            device.copy_in(buffer, region.bytes())
+
+    def place(self) -> None:
+        """Allocates and copies in."""
+        changing = [allocation(a) for name, a in self._arrays.items() if name in self._written]
+        for host in merged([allocation(a) for a in self._arrays.values()]):
+            changes = any(host.start <= c.start and c.end <= host.end for c in changing)
+            region = _Region(host, self._device.alloc(max(1, host.nbytes), read_only=not changes), changes)
+            self._regions.append(region)
+            self._device.copy_in(region.buffer, host.bytes())
 
     def _region(self, array: Array) -> _Region:
         own = allocation(array)
@@ -133,11 +142,10 @@ class _Placement:
         offset = array.__array_interface__["data"][0] - region.host.start
         return BufferView(region.buffer, arg.type.elem, info.shape, info.strides, offset)
 
-    def bring_back(self, written: set[str]) -> None:
+    def bring_back(self) -> None:
         """Copies every allocation of which the kernel writes a view back to the host."""
-        regions = [self._region(self._arrays[name]) for name in self._arrays if name in written]
-        for r in dict.fromkeys(regions):
-            if r.host.nbytes:
+        for r in self._regions:
+            if r.changes and r.host.nbytes:
                 r.host.bytes()[...] = self._device.copy_out(r.buffer, r.host.nbytes)
 
     def release(self) -> None:
