@@ -221,6 +221,9 @@ def test_small_tiles_replicate_the_surplus_waves() -> None:
     assert c.free.wave == 0b110  # no row bands; two column bands
     assert a.free.wave == 0b111
     assert b.free.wave == 0b110
+    # 32 rows over 4 waves: waves 0 and 2 have the first 16, 1 and 3 the others
+    _, _, c = mma_layouts(32, 16, 32, wave_grid=(4, 1), instr=(16, 16, 32), operand_bits=16)
+    assert c.owner_table()[:, 0, 0, 0].tolist() == [0, 16, 0, 16]
 
 
 def test_operands_are_replicated_over_the_other_direction() -> None:
