@@ -198,7 +198,9 @@ def _ldexp(b: Builder, x: Value, n: Value) -> Value:
             out = out * power_of_two(b, step.sext("i64"))
             left = left - step
         # Downward: never round twice; multiply a value that stays normal until the final step.
-        return _scale_down(b, out, left)
+        out = _scale_down(b, out, left)
+        special = b.intrinsic("fabs", x).cmp("ueq", math.inf) | x.cmp("oeq", 0.0)
+        return special.select(is_nan(x).select(quiet(x), x), out)
     wide = x.cast("fpext", "double")
     limit = b.const(n.ty, 400)
     clamped = b.intrinsic("smax", b.intrinsic("smin", n, limit), b.const(n.ty, -400))
