@@ -68,6 +68,8 @@ def accesses_of(buffer: Value, users: list[tuple[Op, int]], target: Target) -> t
     found: list[Access] = []
     direct: int | None = None
     for op, _ in users:
+        if op.name == "copy":  # single elements of consecutive lanes: two lanes share a bank at most as one dword
+            continue
         if op.name == "copy_async":
             width = op.attrs["bytes"]
             assert isinstance(width, int)

@@ -7,7 +7,7 @@ becomes, with a direct copy where the chip has one and the access is wide enough
 
     %s = shared_alloc() : shared<bf16[256, 64]>             // before the outermost loop
     ...
-    copy_async<bytes = 16>(%A[%i +: 256, %k +: 64], %s)     // else: load and shared_store
+    copy_async<bytes = 16>(%A[%i +: 256, %k +: 64], %s)     // else: load and shared_store, or copy
     %a = shared_load(%s) : tile<bf16[256, 64]>
     %d = mma(%a, %bt, %c) : tile<f32[256, 256]>
 
@@ -16,7 +16,7 @@ Waits and barriers come later, from `synchronise`.
 
 from __future__ import annotations
 
-from tileir.ir.core import Block, Kernel, Op, Value
+from tileir.ir.core import AttrValue, Block, Kernel, Op, Value
 from tileir.ir.diagnostics import error
 from tileir.ir.rewriter import Rewriter, rewrite, uses
 from tileir.ir.types import SharedType
@@ -82,6 +82,10 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
         if can_copy_directly(op, ctx):
             operands = [rw.use(v) for v in op.operands]
             rw.op("copy_async", [*operands, buffer], {"bytes": 16}, spans=op.spans, operand_locs=op.operand_locs)
+        elif op.attrs.get("via") == "global":  # element by element: keep few registers live
+            operands = [rw.use(v) for v in op.operands]
+            attrs: dict[str, AttrValue] = {"bytes": t.elem.bytes, "pad": op.attrs.get("pad", 0)}
+            rw.op("copy", [*operands, buffer], attrs, spans=op.spans, operand_locs=op.operand_locs)
         else:
             attrs = {k: v for k, v in op.attrs.items() if k not in ("stage", "depth")}
             operands = [rw.use(v) for v in op.operands]

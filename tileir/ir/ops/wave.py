@@ -124,11 +124,14 @@ declare(
         "outside elements read as `pad`. The slow, always possible way.",
         ("access", "buffer"),
         _copy,
-        attrs=(AttrSpec("bytes", "int", doc="bytes per lane and access"), AttrSpec("pad", "number", default=0, paren=True)),
+        attrs=(
+            AttrSpec("bytes", "int", doc="bytes per lane and access"),
+            AttrSpec("pad", "number", default=0, paren=True),
+        ),
         level="wave",
         effects=frozenset({"read", "write"}),
         category="wave",
-        semantics=lambda ctx, op, args: ctx.shared_store(op, ctx.load(op, args[0], args[1:-1]), args[-1]),
+        semantics=lambda ctx, op, args: ctx.copy(op, args[0], args[1:-1], args[-1]),
         example="copy<bytes = 4>(%A[%i +: 64, %j +: 64], %buf)",
     )
 )

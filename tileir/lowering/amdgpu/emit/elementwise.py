@@ -122,7 +122,6 @@ class Pieces:
                 raise self.s.unsupported(f"'{name}' on {e}", self.op.loc, "convert to f32 first")
 
     def float_op(self, name: str, a: list[str]) -> str:
-        e = self.elem
         if name in _FLOAT:
             return self.plain(_FLOAT[name], *a)
         match name:

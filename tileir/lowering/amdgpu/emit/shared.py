@@ -15,6 +15,7 @@ from tileir.lowering.amdgpu.emit.coords import (
     masks,
     place_bits,
     register_table,
+    thread,
     wave,
 )
 from tileir.lowering.amdgpu.emit.state import State
@@ -23,7 +24,6 @@ from tileir.lowering.amdgpu.emit.writer import scalar_type, vector_type
 from tileir.passes.layout_lds import access_bytes, as_matrix
 
 POINTER = "!llvm.ptr<3>"
-LANES = 64
 # Scopes that tell LLVM that direct copies and register accesses do not touch the same bytes at the same time: our own waits
 # order them, and without the scopes it would drain the vector-memory counter before every LDS read.
 COPY_SCOPES = "{alias_scopes = [#copies], noalias_scopes = [#accesses]}"
@@ -220,7 +220,7 @@ def store(s: State, op: Op) -> None:
         w.start(after)
 
 
-def copy(s: State, op: Op) -> None:
+def copy_direct(s: State, op: Op) -> None:
     """Direct copy: every instruction of a wave fills 64 consecutive pieces of LDS, so a swizzle acts on the source."""
     w = s.w
     a = views.access_of(s, op)
@@ -230,7 +230,7 @@ def copy(s: State, op: Op) -> None:
     shared = buffer_layout(t)
     piece = op.attrs["bytes"]
     assert isinstance(piece, int)
-    resource = views.descriptor(s, a)
+    resource = views.descriptor(s, a, views.base_offset(s, a))
     ragged = [
         shared.kind != "slabs" and shared.size_bytes != shared.image_bytes,
         False,
@@ -238,7 +238,7 @@ def copy(s: State, op: Op) -> None:
     bounds = views.Bounds(s, a, t.shape, ragged)
     waves = s.kernel.attrs["waves"]
     assert isinstance(waves, int)
-    slab = LANES * piece
+    slab = views.LANES * piece
     size = shared.image_bytes if shared.kind == "slabs" else shared.size_bytes
     slabs = -(-size // slab)
     for i in range(-(-slabs // waves)):
@@ -260,13 +260,11 @@ def copy(s: State, op: Op) -> None:
             then, after = w.label(), w.label()
             w.cond_branch(inside, then, after)
             w.start(then)
-        valid = bounds.test(coords)
-        offset = views.lane_offset(s, a, coords, "i32")
-        offset = w.select(valid, offset, w.const(views.OUTSIDE - (1 << 32)), "i32") if valid else offset
+        offset = views.BufferOffsets(s, a, bounds).get(coords)
         pitch = shared.args[1] if shared.kind == "slabs" else slab
         target = w.hoist(
             ("slab target", base(s, buffer), number, pitch),
-            lambda number=number: w.op(
+            lambda number=number, pitch=pitch: w.op(
                 f"llvm.getelementptr inbounds {base(s, buffer)}[{w.mul(number, pitch)}] : ({POINTER}, i32) -> {POINTER}, i8"
             ),
         )
@@ -278,6 +276,78 @@ def copy(s: State, op: Op) -> None:
             w.branch(after)
             w.start(after)
             bounds = views.Bounds(s, a, t.shape, ragged)
+
+
+COPY_UNROLL = 8  # elements of a lane in flight in a `copy` loop: hides latency, costs few registers
+
+
+def copy_elements(s: State, op: Op) -> None:
+    """`copy`: a loop in which the threads of the workgroup take consecutive elements of the tile in turn."""
+    w = s.w
+    a = views.access_of(s, op)
+    buffer = op.operands[-1]
+    t = buffer.type
+    assert isinstance(t, SharedType)
+    shared = buffer_layout(t)
+    waves, pad = s.kernel.attrs["waves"], op.attrs.get("pad", 0)
+    assert isinstance(waves, int) and isinstance(pad, int | float)
+    threads = waves * views.LANES
+    total = shared.rows * shared.cols
+    per_lane = -(-total // threads)
+    unroll = min(COPY_UNROLL, per_lane)
+    trips = -(-per_lane // unroll)
+    start = views.base_offset(s, a)
+    element = views.memory_type(t.elem.bytes)
+    body, after = w.label(), w.label()
+    w.branch(body, [w.const(0)], ["i32"])
+    trip = w.name()
+    w.start(body, [(trip, "i32")])
+    first = w.binary("add", w.mul(trip, unroll * threads), thread(w))
+    loaded: list[tuple[str, str, str]] = []
+    for i in range(unroll):
+        index = w.add(first, i * threads)
+        row, col = (w.binary(f, index, w.const(shared.cols)) for f in ("udiv", "urem"))
+        coords = [Coordinate(x, 0) for x in _unflatten(s, row, t.shape[:-1])] + [Coordinate(col, 0)]
+        inside = views.Bounds(s, a, t.shape, [False] * t.rank).test(coords)
+        mine = w.icmp("ult", index, w.const(total))
+        address = views.address(s, a, start, coords)
+        valid = w.binary("and", inside, mine, "i1") if inside else mine
+        address = w.select(valid, address, s.zeros(), "!llvm.ptr<1>")
+        raw = w.op(f"llvm.load {address} {{alignment = {t.elem.bytes} : i64}} : !llvm.ptr<1> -> {element}")
+        if pad != 0 and inside:
+            raw = w.select(
+                inside, raw, views.to_memory(w, s.splat_literal(pad, t.elem, 1), TileType(t.elem), 1), element
+            )
+        image = w.binary("add", w.mul(row, shared.row_bytes), w.mul(col, shared.elem_bits // 8))
+        loaded.append((raw, image, mine))
+    for raw, image, mine in loaded:
+        target = _image_address(s, buffer, shared, image)
+        text = (
+            f"llvm.store {raw}, {target} {{alignment = {t.elem.bytes} : i64, {ACCESS_SCOPES}}} : {element}, {POINTER}"
+        )
+        if trips * unroll * threads == total:
+            w.line(text)
+            continue
+        then, rest = w.label(), w.label()
+        w.cond_branch(mine, then, rest)
+        w.start(then)
+        w.line(text)
+        w.branch(rest)
+        w.start(rest)
+    following = w.add(trip, 1)
+    more = w.icmp("ult", following, w.const(trips))
+    w.cond_branch(more, body, after, ([following], ["i32"]))
+    w.start(after)
+
+
+def _unflatten(s: State, row: str, shape: tuple[int, ...]) -> list[str]:
+    """Coordinates of a row number along the leading dimensions."""
+    w = s.w
+    out: list[str] = []
+    for n in reversed(shape[1:]):
+        out.append(w.binary("urem", row, w.const(n)))
+        row = w.binary("udiv", row, w.const(n))
+    return [row, *reversed(out)] if shape else []
 
 
 def _source_image(s: State, shared: SharedLayout, offset: str) -> str:

@@ -64,5 +64,12 @@ class Tile:
             return w.splat_const(self.splat_text, self.element, chunk)
         return w.pack([self.splat] * chunk, self.element)
 
+    def register(self, w: Writer, r: int) -> str:
+        """One register, taken out of its piece here and now."""
+        if self.splat:
+            return self.splat
+        piece = self.chunks[r // self.chunk]
+        return piece if self.chunk == 1 else w.extract(piece, r % self.chunk, vector_type(self.element, self.chunk))
+
     def scalars(self, w: Writer) -> list[str]:
         return self.get(w, 1)

@@ -1,8 +1,9 @@
 """Global memory: strides, bounds, descriptors, loads, stores and direct copies to LDS.
 
 Accesses by `buffer` use a descriptor that starts at the tile and ends exactly where the view ends; a lane whose element is
-outside gets an offset beyond any descriptor, so the hardware returns zero or drops the store. Accesses by `global` compute
-64-bit addresses; a lane that is outside reads from a block of zeros and does not store.
+outside gets an offset beyond any descriptor, so the hardware returns zero or drops the store. Accesses by `global` are
+right for any distance between rows: loads compute 64-bit addresses, and a lane that is outside reads from a block of zeros;
+stores see `_far_store`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ BUFFER_FLAGS = 0x27000
 # Byte offset that no descriptor of ours reaches: num_records is at most this.
 OUTSIDE = 0x80000000
 ZERO_BYTES = 16
+LANES = 64
 
 
 @dataclass
@@ -132,10 +134,9 @@ def view_bytes(s: State, view: GlobalType) -> str:
     return w.hoist(("bytes of", view), emit)
 
 
-def descriptor(s: State, a: Access) -> str:
-    """Buffer resource that begins at the tile's first element and ends with the view."""
+def descriptor(s: State, a: Access, offset: str) -> str:
+    """Buffer resource that begins `offset` bytes (i64) into the view and ends with it."""
     w = s.w
-    offset = base_offset(s, a)
     pointer = w.op(f"llvm.getelementptr {s.pointer(a.view)}[{offset}] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i8")
     rest = w.binary("sub", view_bytes(s, a.type), offset, "i64")
     zero, most = w.const(0, "i64"), w.const(OUTSIDE, "i64")
@@ -153,7 +154,7 @@ class Bounds:
     def __init__(self, s: State, a: Access, shape: Sequence[int], holes: Sequence[bool]):
         self.s, self.a, self.shape, self.holes = s, a, shape, holes
         self._tests: dict[tuple[int, Coordinate], str] = {}
-        self._fixed = self._plain()
+        self.fixed = self._plain()
 
     def _plain(self) -> str:
         """Test of the plain (not spanned) indices, "" if there are none to make."""
@@ -178,49 +179,100 @@ class Bounds:
             return w.icmp("ult", w.to_i64(value, type), name, "i64")
         return w.icmp("ult", value, name)
 
+    def along(self, t: int, c: Coordinate) -> str:
+        """True where coordinate `c` along tile dimension `t` is in the tile and in the view."""
+        w = self.s.w
+        key = (t, c)
+        if key not in self._tests:
+            d = self.a.tile_dims[t]
+            local = w.add(c.base, c.offset)
+            index, type = self.a.indices[d], self.a.index_types[d]
+            if type == "i64":
+                at = w.binary("add", index, w.op(f"llvm.zext {local} : i32 to i64"), "i64")
+            else:
+                at = w.binary("add", index, local)
+            test = self._inside(at, type, d)
+            if self.holes[t]:
+                test = w.binary("and", test, w.icmp("ult", local, w.const(self.shape[t])), "i1")
+            self._tests[key] = test
+        return self._tests[key]
+
     def test(self, coords: Sequence[Coordinate]) -> str:
         """True where the element at these tile coordinates is in the tile and in the view; "" if always."""
-        w = self.s.w
-        result = self._fixed
-        for t, (c, d) in enumerate(zip(coords, self.a.tile_dims, strict=True)):
-            key = (t, c)
-            if key not in self._tests:
-                local = w.add(c.base, c.offset)
-                index, type = self.a.indices[d], self.a.index_types[d]
-                if type == "i64":
-                    at = w.binary("add", index, w.op(f"llvm.zext {local} : i32 to i64"), "i64")
-                else:
-                    at = w.binary("add", index, local)
-                test = self._inside(at, type, d)
-                if self.holes[t]:
-                    test = w.binary("and", test, w.icmp("ult", local, w.const(self.shape[t])), "i1")
-                self._tests[key] = test
-            test = self._tests[key]
-            result = w.binary("and", result, test, "i1") if result else test
+        result = self.fixed
+        for t, c in enumerate(coords):
+            result = both(self.s.w, result, self.along(t, c))
         return result
 
 
-def lane_offset(s: State, a: Access, coords: Sequence[Coordinate], type: str) -> str:
-    """Byte offset of an element from the tile's first, in `type`."""
+def both(w: Writer, a: str, b: str) -> str:
+    """Conjunction of two tests, either of which may be "" for true."""
+    return w.binary("and", a, b, "i1") if a and b else a or b
+
+
+class BufferOffsets:
+    """Byte offsets of a lane's elements from a tile's descriptor, i32, beyond every descriptor where outside the view.
+
+    One masked offset per distinct coordinate of each dimension, added with saturation: an access costs one addition.
+
+    `extra` is a test that must hold besides. `near` (far stores) is a uniform test: where it is false, offsets leave out the
+    lanes' part, which is then in the descriptor; register parts of dimensions other than `column` always are.
+    """
+
+    def __init__(self, s: State, a: Access, bounds: Bounds, extra: str = "", near: str = "", column: int | None = None):
+        self.s, self.a, self.bounds, self.near, self.column = s, a, bounds, near, column
+        self.extra = both(s.w, bounds.fixed, extra)
+        self._parts: dict[tuple[int, Coordinate], str] = {}
+
+    def get(self, coords: Sequence[Coordinate]) -> str:
+        w = self.s.w
+        total = ""
+        for t, c in enumerate(coords):
+            part = self._part(t, c)
+            if not total:
+                total = part
+            else:
+                total = w.op(f"llvm.intr.uadd.sat({total}, {part}) : (i32, i32) -> i32")
+        if not coords:
+            return w.select(self.extra, w.const(0), w.const(OUTSIDE - (1 << 32)), "i32") if self.extra else w.const(0)
+        return total
+
+    def _part(self, t: int, c: Coordinate) -> str:
+        key = (t, c)
+        if key not in self._parts:
+            w = self.s.w
+            test = self.bounds.along(t, c)
+            if t == 0:
+                test = both(w, test, self.extra)
+            self._parts[key] = w.select(test, self._plain(t, c), w.const(OUTSIDE - (1 << 32)), "i32")
+        return self._parts[key]
+
+    def _plain(self, t: int, c: Coordinate) -> str:
+        s, w, view = self.s, self.s.w, self.a.type
+        d = self.a.tile_dims[t]
+        value = w.hoist(("scaled", c.base, view, d), lambda: scaled(s, c.base, view, d, "i32"))
+        if self.near:
+            value = w.select(self.near, value, w.const(0), "i32")
+            if t != self.column:
+                return value
+        if c.offset:
+            x = stride(s, view, d)
+            if isinstance(x, int):
+                return w.add(value, c.offset * x * view.elem.bytes)
+            step = w.hoist(("step", view, d, c.offset), lambda: scaled(s, w.const(c.offset), view, d, "i32"))
+            value = w.binary("add", value, step)
+        return value
+
+
+def lane_offset(s: State, a: Access, coords: Sequence[Coordinate]) -> str:
+    """Byte offset of an element from the tile's first, i64."""
     w = s.w
     total = ""
     for c, d in zip(coords, a.tile_dims, strict=True):
-        if type == "i32":
-            base = w.hoist(("scaled", c.base, a.type, d), lambda c=c, d=d: scaled(s, c.base, a.type, d, "i32"))
-            if c.offset:
-                x = stride(s, a.type, d)
-                if isinstance(x, int):
-                    base = w.add(base, c.offset * x * a.type.elem.bytes)
-                else:
-                    step = w.hoist(
-                        ("step", a.type, d, c.offset), lambda c=c, d=d: scaled(s, w.const(c.offset), a.type, d, "i32")
-                    )
-                    base = w.binary("add", base, step)
-        else:
-            local = w.op(f"llvm.zext {w.add(c.base, c.offset)} : i32 to i64")
-            base = scaled(s, local, a.type, d, "i64")
-        total = w.binary("add", total, base, type) if total else base
-    return total or w.const(0, type)
+        local = w.op(f"llvm.zext {w.add(c.base, c.offset)} : i32 to i64")
+        part = scaled(s, local, a.type, d, "i64")
+        total = w.binary("add", total, part, "i64") if total else part
+    return total or w.const(0, "i64")
 
 
 def vector_length(op: Op, t: TileType, a: Access) -> int:
@@ -268,36 +320,32 @@ def load(s: State, op: Op) -> None:
     n = vector_length(op, t, a)
     bounds = Bounds(s, a, t.shape, [masks(layout, d) for d in range(t.rank)])
     by_buffer = op.attrs["via"] == "buffer"
-    resource = descriptor(s, a) if by_buffer else base_offset(s, a)
-    element = scalar_type(t.elem)
+    start = base_offset(s, a)
+    resource = descriptor(s, a, start) if by_buffer else ""
+    offsets = BufferOffsets(s, a, bounds)
     pad = op.attrs.get("pad", 0)
     assert isinstance(pad, int | float)
+    raw_type = memory_type(n * t.elem.bytes)
     pieces: list[str] = []
     for r in range(0, layout.num_registers, n):
         coords = [coordinate(w, layout, r, d) for d in range(t.rank)]
-        inside = bounds.test(coords)
-        raw_type = memory_type(n * t.elem.bytes)
         if by_buffer:
-            offset = lane_offset(s, a, coords, "i32")
-            offset = w.select(inside, offset, w.const(OUTSIDE - (1 << 32)), "i32") if inside else offset
             zero = w.const(0)
-            raw = w.op(f"rocdl.raw.ptr.buffer.load {resource}, {offset}, {zero}, {zero} : {raw_type}")
+            raw = w.op(f"rocdl.raw.ptr.buffer.load {resource}, {offsets.get(coords)}, {zero}, {zero} : {raw_type}")
         else:
-            address = _address(s, a, resource, coords)
-            if inside:
-                address = w.select(inside, address, s.zeros(), "!llvm.ptr<1>")
-            raw = w.op(f"llvm.load {address} {{alignment = {n * t.elem.bytes} : i64}} : !llvm.ptr<1> -> {raw_type}")
+            pointer = w.select(bounds.test(coords), address(s, a, start, coords), s.zeros(), "!llvm.ptr<1>")
+            raw = w.op(f"llvm.load {pointer} {{alignment = {n * t.elem.bytes} : i64}} : !llvm.ptr<1> -> {raw_type}")
         piece = from_memory(w, raw, t, n)
-        if pad != 0 and inside:
+        if pad != 0:
             value = s.splat_literal(pad, t.elem, n)
-            piece = w.select(inside, piece, value, vector_type(element, n))
+            piece = w.select(bounds.test(coords), piece, value, vector_type(scalar_type(t.elem), n))
         pieces.append(piece)
     s.values[op.result] = Tile(t, n, pieces)
 
 
-def _address(s: State, a: Access, base: str, coords: Sequence[Coordinate]) -> str:
+def address(s: State, a: Access, base: str, coords: Sequence[Coordinate]) -> str:
     w = s.w
-    offset = w.binary("add", base, lane_offset(s, a, coords, "i64"), "i64")
+    offset = w.binary("add", base, lane_offset(s, a, coords), "i64")
     return w.op(f"llvm.getelementptr {s.pointer(a.view)}[{offset}] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i8")
 
 
@@ -305,9 +353,9 @@ def _load_scalar(s: State, op: Op) -> str:
     w, t = s.w, op.result.tile
     a = access_of(s, op)
     inside = Bounds(s, a, (), ()).test([])
-    address = w.select(inside, _address(s, a, base_offset(s, a), []), s.zeros(), "!llvm.ptr<1>")
+    pointer = w.select(inside, address(s, a, base_offset(s, a), []), s.zeros(), "!llvm.ptr<1>")
     raw = w.op(
-        f"llvm.load {address} {{alignment = {t.elem.bytes} : i64}} : !llvm.ptr<1> -> {memory_type(t.elem.bytes)}"
+        f"llvm.load {pointer} {{alignment = {t.elem.bytes} : i64}} : !llvm.ptr<1> -> {memory_type(t.elem.bytes)}"
     )
     value = from_memory(w, raw, t, 1)
     pad = op.attrs.get("pad", 0)
@@ -334,42 +382,107 @@ def store(s: State, op: Op) -> None:
     if t.is_scalar:
         _store_scalar(s, op, a)
         return
+    if op.attrs["via"] == "global":
+        _far_store(s, op, a)
+        return
     layout = t.layout
     assert layout is not None
     n = vector_length(op, t, a)
-    pieces = s.tile(op.operands[0]).get(w, n)
+    tile = s.tile(op.operands[0])
     bounds = Bounds(s, a, t.shape, [masks(layout, d) for d in range(t.rank)])
-    owner = owner_test(s, layout)
-    by_buffer = op.attrs["via"] == "buffer"
-    resource = descriptor(s, a) if by_buffer else base_offset(s, a)
+    offsets = BufferOffsets(s, a, bounds, owner_test(s, layout))
+    resource = descriptor(s, a, base_offset(s, a))
+    pieces = tile.get(w, n)
     for i, r in enumerate(range(0, layout.num_registers, n)):
         if r & layout.free.reg:
             continue  # a copy of another register
         coords = [coordinate(w, layout, r, d) for d in range(t.rank)]
-        inside = bounds.test(coords)
-        if owner:
-            inside = w.binary("and", inside, owner, "i1") if inside else owner
-        raw = to_memory(w, pieces[i], t, n)
-        raw_type = memory_type(n * t.elem.bytes)
-        if by_buffer:
-            offset = lane_offset(s, a, coords, "i32")
-            offset = w.select(inside, offset, w.const(OUTSIDE - (1 << 32)), "i32") if inside else offset
-            zero = w.const(0)
-            w.line(f"rocdl.raw.ptr.buffer.store {raw}, {resource}, {offset}, {zero}, {zero} : {raw_type}")
-        else:
-            _guarded_store(s, inside, raw, raw_type, _address(s, a, resource, coords), n * t.elem.bytes)
+        _buffer_store(s, to_memory(w, pieces[i], t, n), n * t.elem.bytes, resource, offsets.get(coords))
 
 
-def _guarded_store(s: State, inside: str, raw: str, raw_type: str, address: str, size: int) -> None:
+def _buffer_store(s: State, raw: str, size: int, resource: str, offset: str) -> None:
+    zero = s.w.const(0)
+    s.w.line(f"rocdl.raw.ptr.buffer.store {raw}, {resource}, {offset}, {zero}, {zero} : {memory_type(size)}")
+
+
+def _far_store(s: State, op: Op, a: Access) -> None:
+    """A store of single elements that is right however far the rows of the tile lie apart.
+
+    Buffer stores drop what is outside without a branch per element, but reach only 2 GiB from their descriptor. So the
+    stores stand in a loop over lanes: if the tile spans less, it runs once for all lanes; else once per lane, with the
+    descriptor at that lane's elements.
+    """
     w = s.w
-    text = f"llvm.store {raw}, {address} {{alignment = {size} : i64}} : {raw_type}, !llvm.ptr<1>"
-    if not inside:
-        w.line(text)
-        return
+    t = op.operands[0].tile
+    layout = t.layout
+    assert layout is not None
+    contiguous = contiguous_dim(a.type)
+    start = base_offset(s, a)
+    far = w.icmp("ugt", tile_span(s, a, t.elem.bytes), w.const(OUTSIDE, "i64"), "i64")
+    trips = w.select(far, w.const(LANES), w.const(1), "i32")
+    registers = [r for r in range(layout.num_registers) if not r & layout.free.reg]
+    parts: dict[tuple[str, ...], str] = {}
+    for r in registers:
+        bases = [Coordinate(coordinate(w, layout, r, d).base, 0) for d in range(t.rank)]
+        key = tuple(c.base for c in bases)
+        if key not in parts:
+            parts[key] = lane_offset(s, a, bases)
+    body, after = w.label(), w.label()
+    w.branch(body, [w.const(0)], ["i32"])
+    turn = w.name()
+    w.start(body, [(turn, "i32")])
+    near = w.binary("xor", far, w.const(-1, "i1"), "i1")
+    mine = both(w, w.binary("or", near, w.icmp("eq", lane(w), turn), "i1"), owner_test(s, layout))
+    bounds = Bounds(s, a, t.shape, [masks(layout, d) for d in range(t.rank)])
+    column = a.tile_dims.index(contiguous) if contiguous in a.tile_dims else None
+    offsets = BufferOffsets(s, a, bounds, mine, near, column)
+    tile = s.tile(op.operands[0])
+    resources: dict[tuple[str, tuple[int, ...]], str] = {}
+    for r in registers:
+        coords = [coordinate(w, layout, r, d) for d in range(t.rank)]
+        part = parts[tuple(c.base for c in coords)]
+        steps = tuple(0 if d == column else c.offset for d, c in enumerate(coords))
+        if (part, steps) not in resources:
+            resources[part, steps] = _turn_descriptor(s, a, start, part, steps, far, turn)
+        raw = to_memory(w, tile.register(w, r), t, 1)
+        _buffer_store(s, raw, t.elem.bytes, resources[part, steps], offsets.get(coords))
+    following = w.add(turn, 1)
+    more = w.icmp("ult", following, trips)
+    w.cond_branch(more, body, after, ([following], ["i32"]))
+    w.start(after)
+
+
+def _turn_descriptor(s: State, a: Access, start: str, part: str, steps: Sequence[int], far: str, turn: str) -> str:
+    """Descriptor for one turn of a far store: at the registers' part of the offset, and for a far tile also at the part
+    of the one lane whose turn it is."""
+    w = s.w
+    low = w.op(f"llvm.trunc {part} : i64 to i32")
+    high = w.op(f"llvm.trunc {w.binary('lshr', part, w.const(32, 'i64'), 'i64')} : i64 to i32")
+    halves = [w.op(f"rocdl.readlane {x}, {turn} : (i32, i32) -> i32") for x in (low, high)]
+    own = w.bitcast(w.pack(halves, "i32"), "vector<2xi32>", "i64")
+    at = w.binary("add", start, w.select(far, own, w.const(0, "i64"), "i64"), "i64")
+    for d, step in zip(a.tile_dims, steps, strict=True):
+        if step:
+            at = w.binary("add", at, scaled(s, w.const(step, "i64"), a.type, d, "i64"), "i64")
+    return descriptor(s, a, at)
+
+
+def tile_span(s: State, a: Access, bytes: int) -> str:
+    """Bytes from the first element of an access to the end of the last `bytes` that it touches, i64."""
+    w = s.w
+    span = w.const(bytes, "i64")
+    for d, extent in enumerate(a.spans):
+        if extent is not None:
+            span = w.binary("add", span, scaled(s, w.const(extent - 1, "i64"), a.type, d, "i64"), "i64")
+    return span
+
+
+def _guarded_store(s: State, inside: str, raw: str, raw_type: str, pointer: str, size: int) -> None:
+    w = s.w
     then, after = w.label(), w.label()
     w.cond_branch(inside, then, after)
     w.start(then)
-    w.line(text)
+    w.line(f"llvm.store {raw}, {pointer} {{alignment = {size} : i64}} : {raw_type}, !llvm.ptr<1>")
     w.branch(after)
     w.start(after)
 
@@ -381,8 +494,8 @@ def _store_scalar(s: State, op: Op, a: Access) -> None:
     inside = Bounds(s, a, (), ()).test([])
     inside = w.binary("and", inside, first, "i1") if inside else first
     raw = to_memory(w, s.scalar(op.operands[0]), t, 1)
-    address = _address(s, a, base_offset(s, a), [])
-    _guarded_store(s, inside, raw, memory_type(t.elem.bytes), address, t.elem.bytes)
+    pointer = address(s, a, base_offset(s, a), [])
+    _guarded_store(s, inside, raw, memory_type(t.elem.bytes), pointer, t.elem.bytes)
 
 
 def accessible(s: State, op: Op) -> None:
@@ -395,8 +508,7 @@ def accessible(s: State, op: Op) -> None:
     size = view.elem.bytes
     contiguous = contiguous_dim(view)
     low = w.op(f"llvm.ptrtoint {s.pointer(a.view)} : !llvm.ptr<1> to i64")
-    span = w.const(bytes, "i64")
-    for d, extent in enumerate(a.spans):
+    for d in range(view.rank):
         x = stride(s, view, d)
         if bytes > size:
             end = dim_value(s, view.dims[d]) if d == contiguous else x
@@ -404,9 +516,7 @@ def accessible(s: State, op: Op) -> None:
                 low = w.binary("or", low, w.mul(end, size, "i64"), "i64")
             elif end * size % bytes:
                 low = w.binary("or", low, w.const(1, "i64"), "i64")
-        if extent is not None:
-            reach = w.const(extent - 1, "i64")
-            span = w.binary("add", span, scaled(s, reach, view, d, "i64"), "i64")
+    span = tile_span(s, a, bytes)
     aligned = w.icmp("eq", w.binary("and", low, w.const(bytes - 1, "i64"), "i64"), w.const(0, "i64"), "i64")
     short = w.icmp("ule", span, w.const(OUTSIDE, "i64"), "i64")
     s.values[op.result] = w.binary("and", aligned, short, "i1")
