@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tileir.interpreter import InterpreterError, run
+from tileir.ir.binding import written_views
 from tileir.ir.builder import Builder
 from tileir.ir.core import Value
 from tileir.ir.expr import integer
@@ -123,6 +124,25 @@ def test_a_copy_fills_with_zero_outside_the_view() -> None:
     assert got[:2].tolist() == [N - 1, N] and not got[2:].any()
 
 
+def test_a_copy_through_registers_is_there_at_once_and_pads() -> None:
+    def body(b: Builder, x: Value, y: Value) -> None:
+        s = alloc(b)
+        b.op("copy", [x, b.constant(2 - N, I32), s], {"bytes": 4, "pad": 7}, spans=(N,))
+        store_all(b, b.value("shared_load", [s]), y)
+
+    got = execute(body)
+    assert got[-2:].tolist() == [1, 2] and set(got[:-2].tolist()) == {7}
+
+
+def test_a_copy_to_lds_writes_no_view() -> None:
+    def body(b: Builder, x: Value, y: Value) -> None:
+        s = alloc(b)
+        copy(b, x, s)
+        b.op("copy", [x, b.constant(0, I32), s], {"bytes": 4}, spans=(N,))
+
+    assert written_views(make_kernel({"x": GlobalType(F32, (N,)), "y": GlobalType(F32, (N,))}, body)) == ()
+
+
 def shared_place(second: int) -> np.ndarray:
     """Writes one buffer, then another one that begins at byte `second`, and reads the first."""
 
@@ -171,6 +191,7 @@ COVERS = {
     "shared_load": [test_shared_round_trip, test_lds_that_nobody_wrote],
     "shared_store": [test_shared_round_trip],
     "copy_async": [test_a_copy_lands_at_a_wait_that_covers_it, test_a_copy_fills_with_zero_outside_the_view],
+    "copy": [test_a_copy_through_registers_is_there_at_once_and_pads],
     "wait": [test_a_copy_lands_at_a_wait_that_covers_it],
     "barrier": [test_shared_round_trip],
     "convert_layout": [test_convert_layout_keeps_the_elements],

@@ -51,22 +51,22 @@ def test_symbols_and_grid() -> None:
 
 def test_a_mismatch_names_the_symbol_and_both_arrays() -> None:
     text = message(GEMM, {"A": dense(300, 512), "B": dense(1000, 500), "C": dense(301, 1000)})
-    assert "k.tile:3:11: error: [E0811] K is 512 in %A but 500 in %B" in text
-    assert "k.tile:3:21: error: [E0811] M is 300 in %A but 301 in %C" in text
+    assert "k.tile:3:11: error: [E1611] K is 512 in %A but 500 in %B" in text
+    assert "k.tile:3:21: error: [E1611] M is 300 in %A but 301 in %C" in text
     assert "k.tile:3:1: note: first determined here" in text
 
 
 @pytest.mark.parametrize(
     ("change", "want"),
     [
-        ({"B": None}, "[E0801] no value for %B of @k"),
-        ({"X": 3}, "[E0802] @k has no argument %X"),
-        ({"A": 3.5}, "[E0803] %A is a view, but gets float 3.5"),
-        ({"A": dense(300, 512, dtype=np.float32)}, "[E0804] %A has elements of bf16, but the array has dtype float32"),
-        ({"A": dense(300)}, "[E0805] %A has rank 2, but the array has shape [300]"),
-        ({"A": dense(2**31, 512)}, "[E0807] dimension 0 of %A is 2147483648"),
-        ({"A": ArrayInfo(BF, (300, 512), (512, -1))}, "[E0808] %A has negative strides [512, -1]"),
-        ({"A": ArrayInfo(BF, (300, 512), (1, 300))}, "[E0809] %A is row-major, but the array of shape [300, 512]"),
+        ({"B": None}, "[E1601] no value for %B of @k"),
+        ({"X": 3}, "[E1602] @k has no argument %X"),
+        ({"A": 3.5}, "[E1603] %A is a view, but gets float 3.5"),
+        ({"A": dense(300, 512, dtype=np.float32)}, "[E1604] %A has elements of bf16, but the array has dtype float32"),
+        ({"A": dense(300)}, "[E1605] %A has rank 2, but the array has shape [300]"),
+        ({"A": dense(2**31, 512)}, "[E1607] dimension 0 of %A is 2147483648"),
+        ({"A": ArrayInfo(BF, (300, 512), (512, -1))}, "[E1608] %A has negative strides [512, -1]"),
+        ({"A": ArrayInfo(BF, (300, 512), (1, 300))}, "[E1609] %A is row-major, but the array of shape [300, 512]"),
     ],
 )
 def test_faults(change: dict[str, Any], want: str) -> None:
@@ -80,7 +80,7 @@ def test_literal_dimensions_and_strides() -> None:
     assert bind(kernel, {"A": ArrayInfo(np.float32, (3, 8), (20, 1))}).symbols == {"M": 3, "S": 20}
     assert "dimension 1 of %A is 8, but the array has 9" in message(kernel, {"A": dense(3, 9, dtype=np.float32)})
     wrong = ArrayInfo(np.float32, (3, 8), (20, 2))
-    assert "[E0810] stride 1 of %A is 1, but the array has 2" in message(kernel, {"A": wrong})
+    assert "[E1610] stride 1 of %A is 1, but the array has 2" in message(kernel, {"A": wrong})
 
 
 def test_strides_of_single_elements_do_not_matter() -> None:
@@ -104,17 +104,17 @@ def test_stated_symbols() -> None:
     info = dense(7, dtype=np.float32)
     assert used_symbols(free) == ("M", "N")
     assert bind(free, {"A": info}, {"N": 3, "M": 7}).grid == (3,)
-    assert "[E0813] nothing determines the symbol N" in message(free, {"A": info})
+    assert "[E1613] nothing determines the symbol N" in message(free, {"A": info})
     assert "M is 7 in %A but 8 in the given symbols" in message(free, {"A": info}, symbols={"M": 8, "N": 1})
-    assert "[E0812] @k has no symbol Q" in message(free, {"A": info}, symbols={"Q": 8, "N": 1})
+    assert "[E1612] @k has no symbol Q" in message(free, {"A": info}, symbols={"Q": 8, "N": 1})
 
 
 def test_grids_that_cannot_be() -> None:
     by_zero = kernel_of((binary("div", integer(8), symbol("M")),), A=GlobalType(F32, ("M",)))
     text = message(by_zero, {"A": dense(0, dtype=np.float32)})
-    assert "k.tile:2:1: error: [E0816] the grid size '8 / M' divides by zero" in text and "with M = 0" in text
+    assert "k.tile:2:1: error: [E1616] the grid size '8 / M' divides by zero" in text and "with M = 0" in text
     negative = kernel_of((binary("sub", symbol("M"), integer(8)),), A=GlobalType(F32, ("M",)))
-    assert "[E0817] the grid size 'M - 8' is -3" in message(negative, {"A": dense(5, dtype=np.float32)})
+    assert "[E1617] the grid size 'M - 8' is -3" in message(negative, {"A": dense(5, dtype=np.float32)})
 
 
 def scalar(elem: Elem, value: Any) -> np.ndarray:
@@ -139,15 +139,15 @@ def test_scalars_get_the_exact_type() -> None:
 @pytest.mark.parametrize(
     ("elem", "value", "want"),
     [
-        (I32, 2**32, "[E0814] 4294967296 does not fit %x: i32"),
-        (I32, 1.5, "[E0815] %x is i32, but gets float 1.5"),
-        (I32, True, "[E0815] %x is i32, but gets bool True"),
-        (I1, 1, "[E0815] %x is i1, but gets int 1"),
-        (F32, True, "[E0815] %x is f32, but gets bool True"),
-        (F32, "1", "[E0815] %x is f32, but gets str 1"),
-        (F32, 10**400, "[E0814]"),
-        (F32, np.zeros(3), "[E0815] %x is f32, but gets ndarray"),
-        (F32, None, "[E0815] %x is f32, but gets NoneType None"),
+        (I32, 2**32, "[E1614] 4294967296 does not fit %x: i32"),
+        (I32, 1.5, "[E1615] %x is i32, but gets float 1.5"),
+        (I32, True, "[E1615] %x is i32, but gets bool True"),
+        (I1, 1, "[E1615] %x is i1, but gets int 1"),
+        (F32, True, "[E1615] %x is f32, but gets bool True"),
+        (F32, "1", "[E1615] %x is f32, but gets str 1"),
+        (F32, 10**400, "[E1614]"),
+        (F32, np.zeros(3), "[E1615] %x is f32, but gets ndarray"),
+        (F32, None, "[E1615] %x is f32, but gets NoneType None"),
     ],
 )
 def test_scalars_that_do_not_fit(elem: Elem, value: Any, want: str) -> None:
@@ -184,7 +184,7 @@ def test_overlap_matters_only_where_something_is_written_and_not_declared() -> N
     with pytest.raises(LaunchError) as caught:
         check_overlap(storing("B"), everything)
     text = str(caught.value)
-    assert "[E0818] %A and %B share memory" in text and "%B and %C share memory" in text and "%A and %C" not in text
+    assert "[E1618] %A and %B share memory" in text and "%B and %C share memory" in text and "%A and %C" not in text
     assert "alias(%A, %B)" in text
     check_overlap(storing("B", aliases=(("B", "A"), ("B", "C"))), everything)
     check_overlap(storing("B"), lambda a, b: False)

@@ -22,7 +22,7 @@ class Interpreted:
     kernel: Kernel
     hsaco: bytes = b""
     target: str = "gfx950"
-    block: int = 256
+    block: tuple[int, int, int] = (256, 1, 1)
 
 
 SCALE = """tileir 1
@@ -92,7 +92,7 @@ kernel @add(%A: global<f32[N]>, %B: global<f32[N]>, %C: global<f32[N]>) grid(1) 
 def test_a_read_only_output(device: Device) -> None:
     x = np.zeros((1, 8), np.float32)
     y = np.broadcast_to(x[:1], (1, 8))
-    with pytest.raises(LaunchError, match=r"\[E0819\] %Y is written, but its array is read-only"):
+    with pytest.raises(LaunchError, match=r"\[E1619\] %Y is written, but its array is read-only"):
         launch(compiled(), {"X": x.copy(), "Y": y, "f": 2}, device)
 
 
@@ -125,11 +125,11 @@ def test_views_in_one_buffer_that_overlap(device: Device) -> None:
 
 def test_views_outside_their_buffer(device: Device) -> None:
     buffer, y = device.alloc(64), np.zeros((2, 8), np.float32)
-    with pytest.raises(LaunchError, match=r"\[E0820\] %X spans bytes 4 to 68 of a buffer of 64 bytes"):
+    with pytest.raises(LaunchError, match=r"\[E1620\] %X spans bytes 4 to 68 of a buffer of 64 bytes"):
         launch(compiled(), {"X": BufferView(buffer, F32, (2, 8), offset=4), "Y": y, "f": 2}, device)
-    with pytest.raises(LaunchError, match=r"\[E0821\] %X starts at byte 2, between two elements of f32"):
+    with pytest.raises(LaunchError, match=r"\[E1621\] %X starts at byte 2, between two elements of f32"):
         launch(compiled(), {"X": BufferView(buffer, F32, (1, 8), offset=2), "Y": y[:1], "f": 2}, device)
-    with pytest.raises(LaunchError, match=r"\[E0804\] %X has elements of f32, but the array has dtype bfloat16"):
+    with pytest.raises(LaunchError, match=r"\[E1604\] %X has elements of f32, but the array has dtype bfloat16"):
         launch(compiled(), {"X": BufferView(buffer, BF16, (2, 8)), "Y": y, "f": 2}, device)
 
 

@@ -38,7 +38,7 @@ def check_writable(kernel: Kernel, views: Mapping[str, Array]) -> None:
     """Raises LaunchError if the kernel stores to one of these arrays that is read-only."""
     written = written_views(kernel)
     found = [
-        Diagnostic("E0819", f"%{a.name} is written, but its array is read-only", a.loc, legal="a writable array")
+        Diagnostic("E1619", f"%{a.name} is written, but its array is read-only", a.loc, legal="a writable array")
         for a in kernel.args
         if a.name in written and a.name in views and not views[a.name].flags.writeable
     ]

@@ -41,7 +41,7 @@ class Context:
             return np.asarray(bool(value))
         if elem.is_int:
             if value != value or value in (float("inf"), float("-inf")):
-                raise Fault("E0904", f"{value} is not a value of {elem}", f"an integer of {elem.bits} bits")
+                raise Fault("E1704", f"{value} is not a value of {elem}", f"an integer of {elem.bits} bits")
             return np.asarray(int(value) & ((1 << 64) - 1), np.uint64).astype(elem.np)
         return convert_array(np.float64(value), F64, elem)
 
@@ -54,7 +54,7 @@ class Context:
     def _ids(self, values: Sequence[int], count: int) -> tuple[Array, ...]:
         if count > len(values):
             dims = "dimension" if len(values) == 1 else "dimensions"
-            raise Fault("E0905", f"{count} values of a grid of {len(values)} {dims}", f"at most {len(values)} names")
+            raise Fault("E1705", f"{count} values of a grid of {len(values)} {dims}", f"at most {len(values)} names")
         return tuple(np.asarray(v, np.int32) for v in values[:count])
 
     def symbol(self, name: str, elem: Elem) -> Array:
@@ -62,15 +62,17 @@ class Context:
 
     def assume(self, op: Op, condition: Array) -> None:
         if not condition:
-            raise Fault("E0901", f"the assumption %{op.operands[0].name} does not hold", "arguments that satisfy it")
+            raise Fault("E1701", f"the assumption %{op.operands[0].name} does not hold", "arguments that satisfy it")
 
     def load(self, op: Op, view: Array, indices: Sequence[Array]) -> Array:
+        return self._padded(op, view, indices, op.results[0].tile.shape)
+
+    def _padded(self, op: Op, view: Array, indices: Sequence[Array], shape: tuple[int, ...]) -> Array:
         type = op.operands[0].type
         assert isinstance(type, GlobalType) and op.spans is not None
         pad = op.attrs.get("pad", 0)
         assert isinstance(pad, int | float)
         self._shared.issue(op.loc)
-        shape = op.results[0].tile.shape
         return memory.load(view, indices, op.spans, shape, self.constant(pad, type.elem))
 
     def store(self, op: Op, value: Array, view: Array, indices: Sequence[Array]) -> None:
@@ -89,6 +91,9 @@ class Context:
 
     def shared_store(self, op: Op, value: Array, buffer: SharedBuffer) -> None:
         self._shared.store(buffer, value, op.loc)
+
+    def copy(self, op: Op, view: Array, indices: Sequence[Array], buffer: SharedBuffer) -> None:
+        self._shared.store(buffer, self._padded(op, view, indices, buffer.type.shape), op.loc)
 
     def copy_async(self, op: Op, view: Array, indices: Sequence[Array], buffer: SharedBuffer) -> None:
         elem, width = buffer.type.elem, op.attrs["bytes"]

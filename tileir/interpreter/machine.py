@@ -117,13 +117,13 @@ class _Machine:
 
     def _count(self, done: int) -> None:
         if self._limit is not None and done > self._limit:
-            raise Fault("E0906", f"the loop runs more than {self._limit} times", "a condition that becomes false")
+            raise Fault("E1706", f"the loop runs more than {self._limit} times", "a condition that becomes false")
 
     def _for(self, op: Op, env: Environment) -> list[Any]:
         start, end, step = (int(env[v]) for v in op.operands[:3])
         carried = [env[v] for v in op.operands[3:]]
         if step <= 0:
-            raise Fault("E0907", f"the step of the loop is {step}", "a step of at least 1")
+            raise Fault("E1707", f"the step of the loop is {step}", "a step of at least 1")
         dtype = op.operands[0].tile.elem.np
         for done, i in enumerate(range(start, end, step), 1):
             self._count(done)

@@ -71,7 +71,7 @@ class SharedMemory:
             notes = [Note("the buffer", buffer.loc)]
             if buffer.clobbered_by is not None:
                 notes.append(Note("overwritten through a buffer in the same place", buffer.clobbered_by))
-            raise Fault("E0902", f"{buffer.type} is read before it is written", "write the buffer first", tuple(notes))
+            raise Fault("E1702", f"{buffer.type} is read before it is written", "write the buffer first", tuple(notes))
         return buffer.data.copy()
 
     def store(self, buffer: SharedBuffer, value: Array, loc: Loc) -> None:
@@ -103,7 +103,7 @@ class SharedMemory:
         for p in self._queue:
             if p.buffer is buffer:
                 raise Fault(
-                    "E0903",
+                    "E1703",
                     f"{buffer.type} {what} while a copy to it is in flight",
                     "a wait<vm = …> that covers the copy, before this",
                     (Note("the copy", p.loc),),

@@ -89,11 +89,11 @@ def _check_names(kernel: Kernel, arguments: Mapping[str, object], faults: _Fault
     names = ", ".join(f"%{a.name}: {a.type}" for a in kernel.args) or "none"
     missing = [a for a in kernel.args if a.name not in arguments]
     for a in missing:
-        faults.add("E0801", f"no value for %{a.name} of @{kernel.name}", a.loc, f"{a.name} = {_what(a)}")
+        faults.add("E1601", f"no value for %{a.name} of @{kernel.name}", a.loc, f"{a.name} = {_what(a)}")
     known = {a.name for a in kernel.args}
     for name in arguments:
         if name not in known:
-            faults.add("E0802", f"@{kernel.name} has no argument %{name}", kernel.loc, f"its arguments: {names}")
+            faults.add("E1602", f"@{kernel.name} has no argument %{name}", kernel.loc, f"its arguments: {names}")
 
 
 def _what(arg: Value) -> str:
@@ -107,18 +107,18 @@ def _check_view(arg: Value, info: object, faults: _Faults) -> None:
     view = arg.type
     assert isinstance(view, GlobalType)
     if not isinstance(info, ArrayInfo):
-        faults.add("E0803", f"%{arg.name} is a view, but gets {type(info).__name__} {info}", arg.loc, _what(arg))
+        faults.add("E1603", f"%{arg.name} is a view, but gets {type(info).__name__} {info}", arg.loc, _what(arg))
         return
     if np.dtype(info.dtype) != view.elem.np:
         faults.add(
-            "E0804",
+            "E1604",
             f"%{arg.name} has elements of {view.elem}, but the array has dtype {np.dtype(info.dtype)}",
             arg.loc,
             f"dtype {view.elem.np}",
         )
     if len(info.shape) != view.rank:
         faults.add(
-            "E0805",
+            "E1605",
             f"%{arg.name} has rank {view.rank}, but the array has shape {list(info.shape)}",
             arg.loc,
             f"an array of shape {_dims(view.dims)}",
@@ -126,13 +126,13 @@ def _check_view(arg: Value, info: object, faults: _Faults) -> None:
         return
     for d, (want, got) in enumerate(zip(view.dims, info.shape, strict=True)):
         if isinstance(want, int) and want != got:
-            faults.add("E0806", f"dimension {d} of %{arg.name} is {want}, but the array has {got}", arg.loc, f"{want}")
+            faults.add("E1606", f"dimension {d} of %{arg.name} is {want}, but the array has {got}", arg.loc, f"{want}")
         if got > MAX_DIM:
-            faults.add("E0807", f"dimension {d} of %{arg.name} is {got}", arg.loc, f"at most {MAX_DIM}")
+            faults.add("E1607", f"dimension {d} of %{arg.name} is {got}", arg.loc, f"at most {MAX_DIM}")
     relevant = _relevant_strides(info.shape)
     if any(info.strides[d] < 0 for d in relevant):
         faults.add(
-            "E0808",
+            "E1608",
             f"%{arg.name} has negative strides {list(info.strides)}",
             arg.loc,
             "strides of at least 0; copy the array first",
@@ -141,7 +141,7 @@ def _check_view(arg: Value, info: object, faults: _Faults) -> None:
         row_major = _row_major(info.shape)
         if any(info.strides[d] != row_major[d] for d in relevant):
             faults.add(
-                "E0809",
+                "E1609",
                 f"%{arg.name} is row-major, but the array of shape {list(info.shape)} has strides {list(info.strides)} in elements",
                 arg.loc,
                 "a contiguous array, or declare 'strides = […]' in the type of the view",
@@ -151,7 +151,7 @@ def _check_view(arg: Value, info: object, faults: _Faults) -> None:
         want = view.strides[d]
         if isinstance(want, int) and want != info.strides[d]:
             faults.add(
-                "E0810", f"stride {d} of %{arg.name} is {want}, but the array has {info.strides[d]}", arg.loc, f"{want}"
+                "E1610", f"stride {d} of %{arg.name} is {want}, but the array has {info.strides[d]}", arg.loc, f"{want}"
             )
 
 
@@ -185,7 +185,7 @@ class _Symbols:
         elif not weak and self.values[name] != value:
             first, first_loc = self.origin[name]
             self.faults.add(
-                "E0811",
+                "E1611",
                 f"{name} is {self.values[name]} in {first} but {value} in {where}",
                 loc,
                 "the same size in both",
@@ -223,11 +223,11 @@ def _stated_symbols(kernel: Kernel, stated: Mapping[str, int], found: _Symbols) 
             found.set(name, int(value), "the given symbols", kernel.loc)
         else:
             legal = f"its symbols: {', '.join(used) or 'none'}"
-            found.faults.add("E0812", f"@{kernel.name} has no symbol {name}", kernel.loc, legal)
+            found.faults.add("E1612", f"@{kernel.name} has no symbol {name}", kernel.loc, legal)
     for name in used:
         if name not in found.values:
             message = f"nothing determines the symbol {name} of @{kernel.name}"
-            found.faults.add("E0813", message, kernel.loc, f"give {name} explicitly")
+            found.faults.add("E1613", message, kernel.loc, f"give {name} explicitly")
 
 
 def _scalar(arg: Value, value: object, faults: _Faults) -> np.ndarray:
@@ -246,15 +246,15 @@ def _scalar(arg: Value, value: object, faults: _Faults) -> np.ndarray:
         low, high = -(1 << (elem.bits - 1)), (1 << elem.bits) - 1
         if low <= value <= high:
             return np.asarray(value & high, np.uint64).astype(elem.np)
-        faults.add("E0814", f"{value} does not fit %{arg.name}: {elem}", arg.loc, f"{low} to {high}")
+        faults.add("E1614", f"{value} does not fit %{arg.name}: {elem}", arg.loc, f"{low} to {high}")
         return zero
     if elem.is_float and isinstance(value, int | float) and not is_bool:
         try:
             return np.asarray(convert_array(np.float64(value), F64, elem))
         except OverflowError:
-            faults.add("E0814", f"{value!s:.40}… does not fit %{arg.name}: {elem}", arg.loc, "a number below 2^1024")
+            faults.add("E1614", f"{value!s:.40}… does not fit %{arg.name}: {elem}", arg.loc, "a number below 2^1024")
             return zero
-    faults.add("E0815", f"%{arg.name} is {elem}, but gets {type(value).__name__} {value!s:.40}", arg.loc, _what(arg))
+    faults.add("E1615", f"%{arg.name} is {elem}, but gets {type(value).__name__} {value!s:.40}", arg.loc, _what(arg))
     return zero
 
 
@@ -264,9 +264,9 @@ def _grid(kernel: Kernel, symbols: Mapping[str, int]) -> tuple[int, ...]:
         try:
             size = e.evaluate(symbols)
         except ZeroDivisionError:
-            raise _single("E0816", f"the grid size '{e}' divides by zero", kernel, symbols) from None
+            raise _single("E1616", f"the grid size '{e}' divides by zero", kernel, symbols) from None
         if not 0 <= size <= MAX_DIM:
-            raise _single("E0817", f"the grid size '{e}' is {size}", kernel, symbols)
+            raise _single("E1617", f"the grid size '{e}' is {size}", kernel, symbols)
         sizes.append(size)
     return tuple(sizes)
 
@@ -278,12 +278,12 @@ def _single(code: str, message: str, kernel: Kernel, symbols: Mapping[str, int])
 
 
 def written_views(kernel: Kernel) -> tuple[str, ...]:
-    """Names of the view arguments that the kernel stores to, in argument order."""
+    """Names of the view arguments that the kernel stores to, in argument order. (Ops with an LDS buffer write that.)"""
     written: set[Value] = set()
     for op in kernel.walk():
         definition = registry.get(op.name)
         at = definition.access_position
-        if at is not None and definition.effects & {"write", "atomic"} and "async" not in definition.effects:
+        if at is not None and definition.effects & {"write", "atomic"} and "buffer" not in definition.operands:
             written.add(op.operands[at])
     return tuple(a.name for a in kernel.args if a in written)
 
@@ -301,7 +301,7 @@ def check_overlap(kernel: Kernel, overlap: Callable[[str, str], bool]) -> None:
                 continue
             if overlap(a.name, b.name):
                 faults.add(
-                    "E0818",
+                    "E1618",
                     f"%{a.name} and %{b.name} share memory, and the kernel writes one of them",
                     b.loc,
                     f"arrays that do not overlap, or 'alias(%{a.name}, %{b.name})' on the kernel",

@@ -14,7 +14,7 @@ class Compiled(Protocol):
         interpreter runs it.
     hsaco: the linked code object that contains it under `kernel.name`; b"" if only the interpreter is to run it.
     target: the chip that the code object is for, such as "gfx950".
-    block: threads of one workgroup.
+    block: threads of one workgroup in x, y, z.
     """
 
     @property
@@ -27,4 +27,4 @@ class Compiled(Protocol):
     def target(self) -> str: ...
 
     @property
-    def block(self) -> int: ...
+    def block(self) -> tuple[int, int, int]: ...

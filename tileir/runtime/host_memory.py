@@ -29,7 +29,7 @@ class Region:
         """The memory itself as an array of bytes, not a copy."""
         if not self.nbytes:
             return np.zeros(0, np.uint8)
-        return np.frombuffer((ctypes.c_uint8 * self.nbytes).from_address(self.start), np.uint8)
+        return np.ctypeslib.as_array((ctypes.c_uint8 * self.nbytes).from_address(self.start))
 
 
 def span(array: Array) -> tuple[int, int]:

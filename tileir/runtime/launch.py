@@ -78,10 +78,10 @@ def _check_buffers(kernel: Kernel, given: Mapping[str, Array | BufferView]) -> N
             low, high = value.extent
             if low < 0 or high > value.buffer.nbytes:
                 message = f"%{arg.name} spans bytes {low} to {high} of a buffer of {value.buffer.nbytes} bytes"
-                found.append(_fault("E0820", message, arg, f"bytes 0 to {value.buffer.nbytes}"))
+                found.append(_fault("E1620", message, arg, f"bytes 0 to {value.buffer.nbytes}"))
             elif value.offset % value.elem.bytes:
                 message = f"%{arg.name} starts at byte {value.offset}, between two elements of {value.elem}"
-                found.append(_fault("E0821", message, arg, f"a multiple of {value.elem.bytes}"))
+                found.append(_fault("E1621", message, arg, f"a multiple of {value.elem.bytes}"))
     if found:
         raise LaunchError(found)
 

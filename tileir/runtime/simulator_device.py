@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -67,7 +67,7 @@ class SimulatorDevice(Device):
         slots = natural_layout(abi) if metadata is None else metadata_layout(abi, metadata)
         x, y, z = (*grid, 1, 1)[:3]
         with _translated():
-            self.statistics = module.launch(name, (x, y, z), (compiled.block, 1, 1), pack(args, slots))
+            self.statistics = module.launch(name, (x, y, z), compiled.block, pack(args, slots))
 
     def synchronize(self) -> None:
         """Launches return when they are done."""
@@ -80,7 +80,7 @@ def _allocation(buffer: Buffer) -> Allocation:
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def _translated() -> Generator[None]:
     """Faults of the simulator as faults of the device; the original is the cause."""
     try:
         yield

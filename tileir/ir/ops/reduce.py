@@ -86,8 +86,16 @@ for _name, _summary, _semantics in (
         "Sum along the axis, in unspecified but fixed order; the interpreter sums in f64 and rounds once. Integers wrap.",
         _value(_add, wide=True),
     ),
-    ("reduce_max", "Maximum along the axis, with the rules of `max`: NaN only if all are NaN.", _value(_max, wide=False)),
-    ("reduce_min", "Minimum along the axis, with the rules of `min`: NaN only if all are NaN.", _value(_min, wide=False)),
+    (
+        "reduce_max",
+        "Maximum along the axis, with the rules of `max`: NaN only if all are NaN.",
+        _value(_max, wide=False),
+    ),
+    (
+        "reduce_min",
+        "Minimum along the axis, with the rules of `min`: NaN only if all are NaN.",
+        _value(_min, wide=False),
+    ),
     (
         "reduce_mul",
         "Product along the axis, in unspecified but fixed order; the interpreter multiplies in f64 and rounds once. Integers wrap.",
