@@ -97,8 +97,8 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
         assert isinstance(shared, SharedType)
         if shared.layout is not None:
             continue
-        found, direct = accesses_of(op.result, users.get(op.result, []), ctx.target)
         try:
+            found, direct = accesses_of(op.result, users.get(op.result, []), ctx.target)
             layout, proof = choose(shared.matrix, shared.elem.bits, found, direct_bytes=direct)
         except LayoutError as e:
             raise error(

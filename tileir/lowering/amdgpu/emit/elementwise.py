@@ -67,7 +67,7 @@ class Pieces:
 
     def emit(self, a: list[str]) -> str:
         name, e = self.op.name, self.elem
-        if e.name.startswith("f8") or e.name.startswith(("f6", "f4")):
+        if e.is_float and e.bits <= 8:
             raise self.s.unsupported(f"'{name}' on {e}", self.op.loc, "convert to f32 on the host, or keep bytes as i8")
         if name in _COMPARE:
             kind = "fcmp" if e.is_float else "icmp"

@@ -50,6 +50,11 @@ def access_of(s: State, op: Op) -> Access:
     at = get(op.name).access_position
     assert at is not None and op.spans is not None
     indices = op.operands[at + 1 : at + 1 + len(op.spans)]
+    for i, v in enumerate(indices):
+        if not v.tile.is_scalar:
+            raise s.unsupported(
+                "an access whose index is a tile", op.loc_of(at + 1 + i), "a scalar index, or 'start +: extent'"
+            )
     return Access(
         op.operands[at],
         op.spans,
