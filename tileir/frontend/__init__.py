@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import gc
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from tileir.frontend.elaborate import FileText
@@ -31,9 +33,22 @@ def parse(
     """
     source = Source(text, filename)
     try:
-        return FileText(source, read(source), params or {}, kernel, log or Log()).elaborate()
+        with _collector_paused():
+            return FileText(source, read(source), params or {}, kernel, log).elaborate()
     except CompileError as e:
         raise CompileError(e.diagnostics, {source.filename: source.text}) from None
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Reading a file makes many objects and almost no garbage: collections would only cost time, half of it for long texts."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def parse_file(

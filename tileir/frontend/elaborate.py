@@ -17,7 +17,7 @@ from tileir.ir.location import Loc
 class FileText:
     """The tree of one file."""
 
-    def __init__(self, source: Source, tree: Node, given: Given, only: str | None, log: Log):
+    def __init__(self, source: Source, tree: Node, given: Given, only: str | None, log: Log | None):
         self.source = source
         self.items: list[Node] = tree.children[1:]
         self.given = given

@@ -15,7 +15,7 @@ from tileir.frontend.types import Types
 from tileir.ir import registry
 from tileir.ir.builder import Names
 from tileir.ir.core import AttrValue, Block, Kernel, Value
-from tileir.ir.diagnostics import Note
+from tileir.ir.diagnostics import Log, Note
 from tileir.ir.expr import Expr
 from tileir.ir.location import Loc
 from tileir.ir.registry import format_attr
@@ -222,7 +222,8 @@ class KernelText:
             return None
         body.ops[:0] = x.dims.values()
         fp, aliases, attrs = head
-        self._warn_unused(x, arguments)
+        if scope.log is not None:
+            self._warn_unused(x, arguments, scope.log)
         args = [v for _, v in arguments if v is not None]
         return Kernel(self.name, self.bound, args, grid, body, fp, tuple(aliases), attrs, self.loc)
 
@@ -231,12 +232,12 @@ class KernelText:
             "E0512", "a kernel yields nothing", node, legal="store(…) what it computes; 'yield' ends a region"
         )
 
-    def _warn_unused(self, x: Expressions, arguments: list[tuple[Node, Value | None]]) -> None:
+    def _warn_unused(self, x: Expressions, arguments: list[tuple[Node, Value | None]], log: Log) -> None:
         """Warns of results that nothing uses (names with a leading underscore are meant to be unused)."""
         used = x.used
         for name, _ in arguments:
             if name.text[1:] not in used and not name.text.startswith("%_"):
-                self.scope.log.warning(
+                log.warning(
                     "W0202",
                     f"the argument {name.text} is never used",
                     self.scope.loc(name),
@@ -251,7 +252,7 @@ class KernelText:
             if called is not None and (called.effects - {"read"} or called.category == "program"):
                 continue
             if result.text[1:] not in used and not result.text.startswith("%_"):
-                self.scope.log.warning(
+                log.warning(
                     "W0201",
                     f"{result.text} is never used",
                     self.scope.loc(result),

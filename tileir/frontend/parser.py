@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 
@@ -41,13 +41,14 @@ class Node:
 
 class SyntaxFault(Exception):
     """The first token that cannot stand where it is, and the terminals that could; `kind` is "$END" at the end of the
-    text and "$BAD" for a character that begins no token. `stack` holds what was read so far."""
+    text and "BAD" for a character that begins no token. `stack` holds what was read so far, `starts` where its parts begin."""
 
-    def __init__(self, token: Node, expected: list[str], stack: list[Node | None]):
+    def __init__(self, token: Node, expected: list[str], stack: list[Node], starts: list[int]):
         super().__init__(token, expected)
         self.token = token
         self.expected = expected
         self.stack = stack
+        self.starts = starts
 
 
 class Table:
@@ -57,17 +58,32 @@ class Table:
         self.digest: str = data["digest"]
         self.start: int = data["start"]
         self.end: int = data["end"]
-        self.ignore = frozenset(data["ignore"])
         self.rules: list[tuple[str, int, str, list[int]]] = [tuple(rule) for rule in data["rules"]]
         self.actions: list[dict[str, int]] = [dict(zip(r[::2], r[1::2], strict=True)) for r in data["actions"]]
         self.gotos: list[dict[str, int]] = [dict(zip(r[::2], r[1::2], strict=True)) for r in data["gotos"]]
+        self.units: dict[tuple[int, int, str], int] = {}
         self.literals: dict[str, str] = data["literals"]
         self.names: dict[str, str] = {name: text for text, name in self.literals.items()}
         word = re.compile(r"[a-z][a-z_0-9]*\Z")
         signs = sorted((t for t in self.literals if not word.match(t)), key=lambda t: (-len(t), t))
-        groups = [f"(?P<{name}>{pattern})" for name, pattern in data["patterns"]]
-        groups += [f"(?P<SIGN>{'|'.join(map(re.escape, signs))})", "(?P<BAD>.)"]
-        self.tokens = re.compile("|".join(groups), re.DOTALL)
+        between = "|".join(pattern for name, pattern in data["patterns"] if name in data["ignore"])
+        groups = [f"(?P<{name}>{pattern})" for name, pattern in data["patterns"] if name not in data["ignore"]]
+        groups += [f"(?P<SIGN>{'|'.join(map(re.escape, signs))})", r"(?P<END>\Z)", "(?P<BAD>.)"]
+        self.tokens = re.compile(f"(?:{between})*(?:{'|'.join(groups)})", re.DOTALL)
+        # Tokens that always have the same text share one node; no rule asks where they stand.
+        self.fixed = {name: Node(name, -1, -1, text) for text, name in self.literals.items()}
+
+    def unit(self, below: int, state: int, kind: str) -> int:
+        """The state after all reductions of one symbol to one symbol without a node of its own, which the precedence levels
+        of expressions are full of; `below` is the state under `state`. Remembered, as there are few and they repeat."""
+        first = state
+        while (action := self.actions[state].get(kind, 1)) < 0:
+            origin, length, name, _ = self.rules[-action - 1]
+            if length != 1 or name:
+                break
+            state = self.gotos[below][origin]
+        self.units[below, first, kind] = state
+        return state
 
     def accepts(self, states: list[int]) -> list[str]:
         """The terminals that can follow in this state, by trying each of them."""
@@ -90,8 +106,8 @@ class Table:
 @cache
 def table() -> Table:
     """The shipped table."""
-    text = resources.files("tileir.frontend").joinpath("grammar_table.json").read_text(encoding="utf-8")
-    return Table(json.loads(text))
+    path = Path(__file__).parent / "grammar_table.json"
+    return Table(json.loads(path.read_text(encoding="utf-8")))
 
 
 def parse_tree(text: str) -> Node:
@@ -107,18 +123,15 @@ def parse_tree(text: str) -> Node:
 def _parse(text: str, stop: int) -> Node:
     """Reads the text, or up to the token at `stop`, where it raises SyntaxFault."""
     t = table()
-    actions, gotos, rules, ignore, literals = t.actions, t.gotos, t.rules, t.ignore, t.literals
+    actions, gotos, rules, units, literals, fixed = t.actions, t.gotos, t.rules, t.units, t.literals, t.fixed
     states = [t.start]
     values: list[Any] = []
     starts: list[int] = []
-    ends: list[int] = []
-    last = 0
+    last = 0  # where the last token ended: all that is reduced before the next one ends there
     for match in t.tokens.finditer(text):
-        start, end = match.span()
         kind: str = match.lastgroup  # type: ignore[assignment]
-        if kind in ignore:
-            continue
-        word = match.group()
+        start, end = match.span(kind)
+        word = match[kind]
         row = actions[states[-1]]
         if kind == "LOWER":
             keyword = literals.get(word)
@@ -126,61 +139,54 @@ def _parse(text: str, stop: int) -> Node:
                 kind = keyword
         elif kind == "SIGN":
             kind = literals[word]
+        elif kind == "END":
+            kind = "$END"
         while True:
             action = row.get(kind)
             if action is None or start == stop:
-                raise SyntaxFault(Node(kind, start, end, word), t.accepts(states), values)
+                raise SyntaxFault(Node(kind, start, end, word), t.accepts(states), values, starts)
             if action > 0:
                 break
-            _reduce(rules[-action - 1], states, values, starts, ends, last, gotos)
-            row = actions[states[-1]]
+            origin, length, name, steps = rules[-action - 1]
+            if length == 1 and not name:
+                key = (states[-2], states[-1], kind)
+                state = units.get(key)
+                if state is None:
+                    state = t.unit(*key)
+                states[-1] = state
+                row = actions[state]
+                continue
+            if length:
+                parts = values[-length:]
+                begin = starts[-length]
+                del states[-length:], values[-length:], starts[-length:]
+            else:
+                parts = []
+                begin = last
+            values.append(Node(name, begin, last, "", _children(parts, steps)) if name else parts[steps[0] >> 1])
+            starts.append(begin)
+            state = gotos[states[-1]][origin]
+            states.append(state)
+            row = actions[state]
+            if state == t.end:
+                return values[-1]
         states.append(action - 1)
-        values.append(Node(kind, start, end, word))
+        values.append(fixed.get(kind) or Node(kind, start, end, word))
         starts.append(start)
-        ends.append(end)
         last = end
-    while True:
-        action = actions[states[-1]].get("$END")
-        if action is None or stop >= 0:
-            raise SyntaxFault(Node("$END", len(text), len(text)), t.accepts(states), values)
-        _reduce(rules[-action - 1], states, values, starts, ends, last, gotos)
-        if states[-1] == t.end:
-            return values[-1]
+    raise AssertionError("the pattern of tokens matches the end of every text")
 
 
-def _reduce(
-    rule: tuple[str, int, str, list[int]],
-    states: list[int],
-    values: list[Any],
-    starts: list[int],
-    ends: list[int],
-    last: int,
-    gotos: list[dict[str, int]],
-) -> None:
-    """Replaces the right side of a rule on top of the stacks by its node."""
-    origin, length, name, steps = rule
-    if length:
-        parts = values[-length:]
-        start, end = starts[-length], ends[-1]
-        del states[-length:], values[-length:], starts[-length:], ends[-length:]
-    else:
-        parts = []
-        start = end = last
-    if name:
-        children: list[Any] = []
-        for step in steps:
-            if step < 0:
-                children.append(None)
-            elif not step & 1:
-                children.append(parts[step >> 1])
-            elif children:
-                children += parts[step >> 1].children
-            else:  # a list that grows from the left: keep it, so that long lists cost linear time
-                children = parts[step >> 1].children
-        node = Node(name, start, end, "", children)
-    else:
-        node = parts[steps[0] >> 1]
-    states.append(gotos[states[-1]][origin])
-    values.append(node)
-    starts.append(start)
-    ends.append(end)
+def _children(parts: list[Any], steps: list[int]) -> list[Any]:
+    """The children of a node, by the steps of its rule (see build_table)."""
+    children: list[Any] = []
+    for step in steps:
+        if step < 0:
+            children.append(None)
+        elif not step & 1:
+            children.append(parts[step >> 1])
+        elif children:
+            children += parts[step >> 1].children
+        else:  # a list that grows from the left: keep it, so that long lists cost linear time
+            children = parts[step >> 1].children
+    return children

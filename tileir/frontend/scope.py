@@ -29,7 +29,7 @@ class Poisoned(Exception):
 class Scope:
     """Compile-time names of a kernel: parameters and constants with their values, type aliases, dimension symbols."""
 
-    def __init__(self, source: Source, faults: Faults, log: Log):
+    def __init__(self, source: Source, faults: Faults, log: Log | None):
         self.source = source
         self.faults = faults
         self.log = log

@@ -87,7 +87,7 @@ def _without_statement(source: Source, text: str, fault: SyntaxFault) -> str | N
     begin = _boundary(fault)
     if fault.token.kind == "$END" or begin < 0:
         return None
-    start = fault.stack[begin + 1].start if begin + 1 < len(fault.stack) else fault.token.start  # type: ignore[union-attr]
+    start = fault.starts[begin + 1] if begin + 1 < len(fault.stack) else fault.token.start
     start = text.rfind("\n", 0, start) + 1
     last = text.rfind("\n", 0, fault.token.start) + 1
     if last != start and _begins_statement(text, fault.token.start):
@@ -129,13 +129,13 @@ def _diagnostic(source: Source, text: str, fault: SyntaxFault) -> Diagnostic:
         return Diagnostic(
             "E0113", f"this '{bracket}' is not closed", source.loc(opened, opened + 1), legal=f"'{_CLOSING[bracket]}'"
         )
-    statement = fault.stack[_boundary(fault) + 1 :]
-    if token.kind == "YIELD" or (begins and statement and statement[0] is not None and statement[0].kind == "YIELD"):
-        at = loc if token.kind == "YIELD" else source.loc(statement[0].start, statement[0].end)  # type: ignore[union-attr]
+    first = _boundary(fault) + 1
+    if token.kind == "YIELD" or (begins and [v.kind for v in fault.stack[first : first + 1]] == ["YIELD"]):
+        at = loc if token.kind == "YIELD" else source.loc(fault.starts[first], fault.starts[first] + len("yield"))
         return Diagnostic(
             "E0501", "'yield' must be the last operation of a region", at, legal="move it to the end of the region"
         )
-    if token.text in _COMPARISONS and any(v is not None and v.text in _COMPARISONS for v in fault.stack[-2:-1]):
+    if token.text in _COMPARISONS and any(v.text in _COMPARISONS for v in fault.stack[-2:-1]):
         return Diagnostic(
             "E0110", f"comparisons do not chain: '{shown}' after a comparison", loc, legal="(a < b) & (b < c)"
         )
@@ -167,7 +167,7 @@ def _begins_statement(text: str, offset: int) -> bool:
 
 def _boundary(fault: SyntaxFault) -> int:
     """Index on the parser's stack of what stands before the current statement, -1 if none does."""
-    return next((i for i, v in reversed(list(enumerate(fault.stack))) if v is not None and _is_boundary(v)), -1)
+    return next((i for i, v in reversed(list(enumerate(fault.stack))) if _is_boundary(v)), -1)
 
 
 _CLOSING = {"(": ")", "[": "]"}

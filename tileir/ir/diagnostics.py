@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import resources
+from pathlib import Path
 
 from tileir.ir.location import UNKNOWN, Loc
 
@@ -53,7 +53,7 @@ def _excerpt(loc: Loc, sources: Mapping[str, str] | None) -> list[str]:
     text = (sources or {}).get(loc.file)
     if text is None or loc.line <= 0:
         return []
-    rows = text.splitlines()
+    rows = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     if loc.line > len(rows):
         return []
     row = rows[loc.line - 1]
@@ -96,5 +96,5 @@ class Log:
 @cache
 def catalogue() -> dict[str, str]:
     """Code → one-sentence explanation, for every diagnostic that TileIR can give."""
-    text = resources.files("tileir.ir").joinpath("diagnostic_catalogue.json").read_text(encoding="utf-8")
-    return json.loads(text)
+    path = Path(__file__).parent / "diagnostic_catalogue.json"
+    return json.loads(path.read_text(encoding="utf-8"))
