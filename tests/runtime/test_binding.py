@@ -180,11 +180,11 @@ def test_written_views() -> None:
 
 def test_overlap_matters_only_where_something_is_written_and_not_declared() -> None:
     everything = lambda a, b: True  # noqa: E731
-    check_overlap(storing(), everything)
+    check_overlap(storing(), (), everything)
     with pytest.raises(LaunchError) as caught:
-        check_overlap(storing("B"), everything)
+        check_overlap(storing("B"), ("B",), everything)
     text = str(caught.value)
     assert "[E1618] %A and %B share memory" in text and "%B and %C share memory" in text and "%A and %C" not in text
     assert "alias(%A, %B)" in text
-    check_overlap(storing("B", aliases=(("B", "A"), ("B", "C"))), everything)
-    check_overlap(storing("B"), lambda a, b: False)
+    check_overlap(storing("B", aliases=(("B", "A"), ("B", "C"))), ("B",), everything)
+    check_overlap(storing("B"), ("B",), lambda a, b: False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from tileir.runtime.device import Device
 @dataclass
 class Interpreted:
     kernel: Kernel
+    interface: dict[str, object] = field(default_factory=dict)
     hsaco: bytes = b""
     target: str = "gfx950"
     block: tuple[int, int, int] = (256, 1, 1)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 import numpy as np
 
-from tileir.ir.binding import ArrayInfo, LaunchError, written_views
+from tileir.ir.binding import ArrayInfo, LaunchError
 from tileir.ir.core import Kernel
 from tileir.ir.diagnostics import Diagnostic
 
@@ -34,9 +34,8 @@ def share_memory(a: Array, b: Array) -> bool:
         return True
 
 
-def check_writable(kernel: Kernel, views: Mapping[str, Array]) -> None:
-    """Raises LaunchError if the kernel stores to one of these arrays that is read-only."""
-    written = written_views(kernel)
+def check_writable(kernel: Kernel, written: Container[str], views: Mapping[str, Array]) -> None:
+    """Raises LaunchError if one of these arrays is read-only and its view is written."""
     found = [
         Diagnostic("E1619", f"%{a.name} is written, but its array is read-only", a.loc, legal="a writable array")
         for a in kernel.args

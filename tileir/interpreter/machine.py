@@ -16,7 +16,7 @@ from tileir.interpreter.arrays import array_info, check_writable, share_memory
 from tileir.interpreter.context import Context
 from tileir.interpreter.errors import Fault
 from tileir.ir import registry
-from tileir.ir.binding import bind, check_overlap
+from tileir.ir.binding import bind, check_overlap, written_views
 from tileir.ir.core import Block, Kernel, Op, Value
 from tileir.ir.types import GlobalType, TileType
 
@@ -46,8 +46,9 @@ def run(
     """
     binding = bind(kernel, {k: array_info(v) if _is_view(kernel, k) else v for k, v in arrays.items()}, symbols)
     views = {a.name: arrays[a.name] for a in kernel.args if isinstance(a.type, GlobalType)}
-    check_writable(kernel, views)
-    check_overlap(kernel, lambda a, b: share_memory(views[a], views[b]))
+    written = written_views(kernel)
+    check_writable(kernel, written, views)
+    check_overlap(kernel, written, lambda a, b: share_memory(views[a], views[b]))
     values: Environment = {a: views[a.name] if a.name in views else binding.scalars[a.name] for a in kernel.args}
     machine = _Machine(kernel, Context(binding.grid, binding.symbols, _waves(kernel)), max_iterations)
     chosen = list(programs) if programs is not None else None

@@ -8,7 +8,7 @@ lives.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -288,13 +288,12 @@ def written_views(kernel: Kernel) -> tuple[str, ...]:
     return tuple(a.name for a in kernel.args if a in written)
 
 
-def check_overlap(kernel: Kernel, overlap: Callable[[str, str], bool]) -> None:
+def check_overlap(kernel: Kernel, written: Container[str], overlap: Callable[[str, str], bool]) -> None:
     """Rejects a launch in which a view that is written shares memory with another one that is not declared an alias of
     it. `overlap` answers for two view arguments by name. Raises LaunchError."""
     views = [a for a in kernel.args if isinstance(a.type, GlobalType)]
     allowed = {frozenset(pair) for pair in kernel.aliases}
     faults = _Faults()
-    written = written_views(kernel)
     for i, b in enumerate(views):
         for a in views[:i]:
             if frozenset((a.name, b.name)) in allowed or not (a.name in written or b.name in written):

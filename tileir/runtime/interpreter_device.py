@@ -48,6 +48,8 @@ class InterpreterDevice(Device):
         return _memory(buffer)[offset : offset + nbytes].copy()
 
     def launch(self, compiled: Compiled, grid: tuple[int, ...], args: Sequence[Argument]) -> None:
+        if compiled.kernel is None:
+            raise DeviceError("the interpreter runs tile IR, but only the code object of this kernel is known")
         values: dict[str, Any] = {}
         symbols: dict[str, int] = {}
         for a in args:

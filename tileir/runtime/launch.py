@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from tileir.interpreter.arrays import array_info, check_writable, share_memory
-from tileir.ir.binding import ArrayInfo, Binding, LaunchError, bind, check_overlap, written_views
+from tileir.ir.binding import ArrayInfo, Binding, LaunchError, bind, check_overlap
 from tileir.ir.core import AbiArgument, Kernel, Value
 from tileir.ir.diagnostics import Diagnostic
 from tileir.ir.types import GlobalType
 from tileir.runtime.compiled import Compiled
 from tileir.runtime.device import Argument, Buffer, BufferView, Device
 from tileir.runtime.host_memory import Region, allocation, merged, placed
+from tileir.runtime.interface import signature, written
 
 Array = np.ndarray[Any, Any]
 
@@ -37,17 +38,16 @@ def launch(
 
     Returns what the launch was bound to. Raises LaunchError if the arguments do not fit, DeviceError if the device fails.
     """
-    kernel = compiled.kernel
+    kernel, writes = signature(compiled), written(compiled)
     views = {a.name for a in kernel.args if isinstance(a.type, GlobalType)}
     binding = bind(kernel, {k: _info(v) if k in views else v for k, v in arrays.items()}, symbols)
     given: dict[str, Array | BufferView] = {a.name: arrays[a.name] for a in kernel.args if a.name in views}
-    check_writable(kernel, {k: v for k, v in given.items() if isinstance(v, np.ndarray)})
+    check_writable(kernel, writes, {k: v for k, v in given.items() if isinstance(v, np.ndarray)})
     _check_buffers(kernel, given)
-    check_overlap(kernel, lambda a, b: _overlap(given[a], given[b]))
+    check_overlap(kernel, writes, lambda a, b: _overlap(given[a], given[b]))
     if 0 in binding.grid:
         return binding
-    written = set(written_views(kernel))
-    host = _Placement(device, {k: v for k, v in given.items() if isinstance(v, np.ndarray)}, written)
+    host = _Placement(device, {k: v for k, v in given.items() if isinstance(v, np.ndarray)}, writes)
     try:
         host.place()
         placements = {k: v if isinstance(v, BufferView) else host.view(kernel, k) for k, v in given.items()}
@@ -113,7 +113,7 @@ class _Region:
 class _Placement:
     """Host allocations copied to buffers of a device for the time of one launch."""
 
-    def __init__(self, device: Device, arrays: Mapping[str, Array], written: set[str]):
+    def __init__(self, device: Device, arrays: Mapping[str, Array], written: frozenset[str]):
         self._device = device
         self._arrays = arrays
         self._written = written

@@ -10,6 +10,7 @@ import numpy as np
 from tileir.runtime.arguments import metadata_layout, natural_layout, pack
 from tileir.runtime.compiled import Compiled
 from tileir.runtime.device import Argument, Buffer, Bytes, Device, DeviceError
+from tileir.runtime.interface import signature
 from tileir.simulator import Allocation, Module, Simulator, SimulatorError, SimulatorFault, Statistics
 
 
@@ -60,7 +61,7 @@ class SimulatorDevice(Device):
 
     def launch(self, compiled: Compiled, grid: tuple[int, ...], args: Sequence[Argument]) -> None:
         module = self.load(compiled.hsaco)
-        name = compiled.kernel.name
+        name = signature(compiled).name
         with _translated():
             metadata = module.program(name).kernel.metadata
         abi = [a.abi for a in args]

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable
 
+from tileir.ir.binding import written_views
 from tileir.ir.core import Block, Kernel, Op
 from tileir.ir.expr import Expr
 from tileir.ir.registry import get
@@ -145,11 +146,12 @@ def interface(kernel: Kernel) -> dict[str, object]:
     """What a launcher needs, as JSON data: arguments in order with their types, grid expressions, threads."""
     waves = kernel.attrs["waves"]
     assert isinstance(waves, int)
+    written = written_views(kernel)
     args: list[dict[str, object]] = []
     for a in kernel.abi():
         entry: dict[str, object] = {"name": a.name, "kind": a.kind}
         if isinstance(a.type, GlobalType):
-            entry.update(type=a.type.elem.name, dims=list(a.type.dims))
+            entry.update(type=a.type.elem.name, dims=list(a.type.dims), written=a.name in written)
             if a.type.strides is not None:
                 entry["strides"] = list(a.type.strides)
         else:
