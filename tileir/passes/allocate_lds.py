@@ -79,7 +79,7 @@ def _over_budget(kernel: Kernel, found: list[Buffer], total: int, target: Target
     largest = max(found, key=lambda b: b.size)
     notes = [Note(f"%{b.op.result.name} : {b.op.result.type} takes {b.size} bytes", b.op.loc) for b in found]
     return Diagnostic(
-        "E0821",
+        "E0861",
         f"kernel '{kernel.name}' needs {total} bytes of LDS; a workgroup of {target.name} has {target.lds_bytes}",
         largest.op.loc if largest.op.loc.line else kernel.loc,
         notes=tuple(notes),
@@ -122,7 +122,7 @@ def check_allocation(kernel: Kernel, target: Target) -> None:
 
 def _too_large(kernel: Kernel, lds: int, target: Target) -> Diagnostic:
     message = f"kernel '{kernel.name}' states lds = {lds}; a workgroup of {target.name} has {target.lds_bytes} bytes"
-    return Diagnostic("E0821", message, kernel.loc, legal=f"at most {target.lds_bytes}")
+    return Diagnostic("E0861", message, kernel.loc, legal=f"at most {target.lds_bytes}")
 
 
 PASS = Pass(

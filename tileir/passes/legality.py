@@ -182,7 +182,7 @@ def check_workgroup(kernel: Kernel, target: Target, places: Mapping[str, Loc]) -
         if registers > most:
             found.append(
                 Diagnostic(
-                    "E0822",
+                    "E0862",
                     f"{waves} waves with {registers} registers per lane cannot be launched: {per_simd} waves share a SIMD of "
                     f"{target.registers_per_lane} registers",
                     places.get("registers", kernel.loc),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from dataclasses import dataclass
 from functools import cache
 
@@ -40,8 +39,6 @@ def pipeline() -> tuple[Step, ...]:
     steps: list[Step] = []
     for name in ORDER:
         module = f"tileir.passes.{name.replace('-', '_')}"
-        if importlib.util.find_spec(module) is None:
-            continue
         seen[name] = seen.get(name, 0) + 1
         label = name if seen[name] == 1 else f"{name}-{seen[name]}"
         steps.append(Step(label, importlib.import_module(module).PASS))

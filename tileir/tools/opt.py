@@ -1,0 +1,259 @@
+"""`tileir-opt`: compiles a `.tile` file, whole or part of the way."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from tileir.ir.core import Kernel, Module
+from tileir.ir.diagnostics import CompileError, Diagnostic, Log
+from tileir.ir.printer import print_kernel, print_module
+from tileir.passes.manager import Result, run_pipeline, step_names
+from tileir.tools import backend
+from tileir.tools.common import (
+    EXIT_ERROR,
+    EXIT_OK,
+    Parser,
+    UsageError,
+    parameters,
+    read_text,
+    report,
+    run_tool,
+    write_output,
+)
+from tileir.tools.expectations import mismatches
+
+LATER_STAGES = ("mlir", "llvm", "asm")
+BINARIES = {"obj", "hsaco"}
+
+DESCRIPTION = """\
+Compiles a .tile file to an AMD code object, or stops on the way and prints what it has. Every stage is text that can be
+edited and resumed."""
+
+EPILOG = """\
+examples:
+  the code object of a kernel for MI355X, and its registers, spills and times:
+    tileir-opt gemm.tile --target gfx950 -o gemm.hsaco
+    tileir-opt gemm.tile --target gfx950 --emit stats
+  with other tile sizes and element type:
+    tileir-opt gemm.tile --target gfx942 -D BM=128 -D T=f16 --emit asm
+  look at the IR after one pass, after all, or only check and format a file:
+    tileir-opt gemm.tile --target gfx950 --stop-after assign-layouts
+    tileir-opt gemm.tile --target gfx950 --print-after-all --emit tile
+    tileir-opt gemm.tile --stop-after parse
+  stop, edit, resume:
+    tileir-opt gemm.tile --target gfx950 --stop-after place-memory -o staged.tile
+    tileir-opt staged.tile --start-from assign-layouts -o gemm.hsaco
+    tileir-opt gemm.tile --target gfx950 --emit asm -o gemm.s
+    tileir-opt gemm.s --target gfx950 --start-from asm -o gemm.hsaco
+  find the pass that breaks a kernel (runs the interpreter before and after each):
+    tileir-opt gemm.tile --target gfx950 --verify-each run --emit tile
+
+exit status: 0 success, 1 the file was rejected (messages on standard error), 2 wrong usage, 3 a fault of TileIR."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    p = Parser(prog="tileir-opt", description=DESCRIPTION, epilog=EPILOG)
+    p.add_argument("file", nargs="?", help="the input; - is standard input")
+    p.add_argument("-k", "--kernel", default="", metavar="NAME", help="which kernel (default: the only one)")
+    p.add_argument("--target", default="", metavar="CHIP", help="gfx942 or gfx950 (default: what the text is bound to)")
+    p.add_argument(
+        "-D", dest="define", action="append", default=[], metavar="NAME=VALUE", help="a compile-time parameter"
+    )
+    p.add_argument(
+        "--schedule", default="", metavar="NAME", help="a schedule by name (default: the first that applies)"
+    )
+    p.add_argument(
+        "--emit",
+        choices=("tile", *LATER_STAGES, "obj", "hsaco", "stats"),
+        help="what to write (default: tile when stopping after a pass or without -o, else hsaco)",
+    )
+    p.add_argument(
+        "-o", dest="output", metavar="OUT", help="output file, written whole or not at all (default: stdout)"
+    )
+    where = p.add_argument_group("stages")
+    where.add_argument("--list-passes", action="store_true", help="list the passes in order and exit")
+    where.add_argument("--stop-after", metavar="PASS", help="run no further than this pass; 'parse' runs none")
+    where.add_argument(
+        "--start-from",
+        metavar="STAGE",
+        help="the input is the text before this pass, or of a later stage: mlir, llvm, asm",
+    )
+    where.add_argument(
+        "--print-after", action="append", default=[], metavar="PASS", help="print the IR after it (stderr)"
+    )
+    where.add_argument("--print-after-all", action="store_true", help="print the IR after every pass (stderr)")
+    where.add_argument("--locations", action="store_true", help="printed IR carries loc(…) trailers")
+    check = p.add_argument_group("checks")
+    check.add_argument(
+        "--verify-each",
+        nargs="?",
+        const="verify",
+        default="off",
+        choices=("verify", "run"),
+        help="verify the IR after each pass; 'run' also interprets it before and after on small inputs",
+    )
+    check.add_argument(
+        "--verify-diagnostics", action="store_true", help="check messages against '// error: …' comments of the input"
+    )
+    check.add_argument("--remarks", action="store_true", help="show remarks of the passes")
+    code = p.add_argument_group("code generation")
+    code.add_argument("--code-object-version", type=int, choices=(5, 6), default=5)
+    code.add_argument("--allow-spills", action="store_true", help="accept a kernel whose registers do not suffice")
+    return p
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point of `tileir-opt`; returns the exit status."""
+    return run_tool("tileir-opt", _main, argv)
+
+
+def _main(argv: Sequence[str]) -> int:
+    args = parser().parse_args(argv)
+    if args.list_passes:
+        print("\n".join(step_names()))
+        return EXIT_OK
+    if args.file is None:
+        raise UsageError("give a file to compile, or - for standard input")
+    _check(args)
+    text, name = read_text(args.file)
+    log = Log()
+    if args.verify_diagnostics:
+        return _verify_diagnostics(args, text, name, log)
+    try:
+        data = _compile(args, text, name, log)
+    except CompileError as e:
+        report(log.diagnostics, e.sources or {name: text}, remarks=args.remarks)
+        raise
+    report(log.diagnostics, {name: text}, remarks=args.remarks)
+    write_output(args.output, data)
+    return EXIT_OK
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Settles what to emit and rejects options that contradict each other."""
+    if args.emit is None:
+        args.emit = "tile" if args.stop_after or args.output in (None, "-") else "hsaco"
+    if args.start_from in LATER_STAGES and args.emit == "tile":
+        args.emit = "stats" if args.output in (None, "-") else "hsaco"
+    if args.stop_after and args.emit != "tile":
+        raise UsageError(f"--stop-after {args.stop_after} leaves tile IR; --emit {args.emit} needs the whole way")
+    if args.stop_after == "parse" and args.start_from:
+        raise UsageError("--stop-after parse runs no pass, so --start-from has no meaning")
+    if args.start_from in LATER_STAGES:
+        if not args.target:
+            raise UsageError(
+                f"--start-from {args.start_from} needs --target: the text does not say for which chip it is"
+            )
+        if args.define or args.schedule or args.kernel:
+            raise UsageError("-D, -k and --schedule belong to tile IR; edit the text instead")
+        order = (*LATER_STAGES, "obj", "hsaco", "stats")
+        if order.index(args.emit) < order.index(args.start_from):
+            raise UsageError(f"--emit {args.emit} comes before --start-from {args.start_from}")
+    labels = step_names()
+    for wanted in args.print_after:
+        if wanted not in labels:
+            raise UsageError(f"--print-after: there is no pass '{wanted}'; passes: {', '.join(labels)}")
+    args.parameters = parameters(args.define)
+
+
+def _compile(args: argparse.Namespace, text: str, name: str, log: Log) -> str | bytes:
+    """What is to be written."""
+    if args.start_from in LATER_STAGES:
+        compiled = backend.resume_text(
+            args.start_from,
+            text,
+            args.target,
+            log=log,
+            file=name,
+            emit=_stages(args),
+            code_object_version=args.code_object_version,
+            allow_spills=args.allow_spills,
+        )
+        return _result(compiled, args)
+    if args.emit != "tile":
+        backend.start_early(text)
+    from tileir.frontend import parse
+
+    module = parse(text, name, args.parameters, kernel=args.kernel or None, log=log)
+    if args.stop_after == "parse":
+        return print_module(module, locations=args.locations)
+    if args.emit == "tile":
+        return _passes(args, module, log)
+    compiled = backend.compile_module(
+        module,
+        args.kernel,
+        args.target,
+        log=log,
+        emit=_stages(args),
+        schedule=args.schedule,
+        start_from=args.start_from,
+        verify_each=args.verify_each,
+        print_after=_printer(args),
+        code_object_version=args.code_object_version,
+        allow_spills=args.allow_spills,
+    )
+    return _result(compiled, args)
+
+
+def _stages(args: argparse.Namespace) -> tuple[str, ...]:
+    return () if args.emit in ("hsaco", "stats") else (args.emit,)
+
+
+def _passes(args: argparse.Namespace, module: Module, log: Log) -> str:
+    """The kernel asked for, or all of them, after the passes."""
+    names = [args.kernel] if args.kernel or len(module.kernels) < 2 else [k.name for k in module.kernels]
+    results: list[Result] = [
+        run_pipeline(
+            module,
+            name,
+            args.target,
+            schedule=args.schedule,
+            stop_after=args.stop_after,
+            start_from=args.start_from,
+            print_after=_printer(args),
+            verify_each=args.verify_each,
+            log=log,
+        )
+        for name in names
+    ]
+    return print_module(Module([r.kernel for r in results]), locations=args.locations)
+
+
+def _printer(args: argparse.Namespace) -> Any:
+    wanted = set(step_names()) if args.print_after_all else set(args.print_after)
+
+    def show(label: str, kernel: Kernel) -> None:
+        if label in wanted:
+            print(f"// ---- after {label}", file=sys.stderr)
+            print(print_kernel(kernel, locations=args.locations), file=sys.stderr)
+
+    return show
+
+
+def _result(compiled: Any, args: argparse.Namespace) -> str | bytes:
+    if args.emit == "stats":
+        return json.dumps(compiled.stats, indent=2) + "\n"
+    if args.emit in BINARIES:
+        return compiled.hsaco if args.emit == "hsaco" else compiled.obj
+    return compiled.texts[args.emit]
+
+
+def _verify_diagnostics(args: argparse.Namespace, text: str, name: str, log: Log) -> int:
+    found: list[Diagnostic] = []
+    try:
+        _compile(args, text, name, log)
+    except CompileError as e:
+        found += e.diagnostics
+    problems = mismatches(text, name, [*log.diagnostics, *found])
+    for line in problems:
+        print(line, file=sys.stderr)
+    return EXIT_ERROR if problems else EXIT_OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())
