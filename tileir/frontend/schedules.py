@@ -24,7 +24,7 @@ MAX_REGISTERS = 512
 _ONCE = ("order", "registers")
 _PATTERNS = ("plain", "ping_pong", "interleave")
 _PATHS = ("direct", "via_registers")
-_ORDERS: dict[str, tuple[str, ...]] = {"row_major": (), "xcd": ("chunk", "window")}
+_ORDERS: dict[str, tuple[str, ...]] = {"linear": (), "xcd": ("chunk", "window")}
 
 
 class ScheduleText:
