@@ -8,6 +8,8 @@ and the unordered ones have arrived when N is zero. [CDNA3 ISA, "Manually insert
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from .. import state as s
 from .builder import Builder, Value
 
@@ -116,16 +118,17 @@ def _enqueue_ordered(name: str, queue: int, head: int, length: int, limit: int) 
     return b.text()
 
 
-def _enqueue_unordered(name: str, queue: int, length: int) -> str:
-    """Keeps the list below its capacity by releasing it, which only delays a fault and never invents one."""
-    b = Builder(name, _ENTRY_ARGUMENTS, "void")
-    with b.if_(b.load("i32", b.w, length).cmp("uge", s.QUEUE_CAPACITY)):
+def _enqueue_smem() -> str:
+    """Scalar loads arrive in any order. The list is emptied when it is full: the hardware has room for far fewer, so
+    this can only miss a fault and never invent one."""
+    b = Builder("tir_enqueue_smem", _ENTRY_ARGUMENTS, "void")
+    with b.if_(b.load("i32", b.w, s.SMEM_LENGTH).cmp("uge", s.QUEUE_CAPACITY)):
         with b.loop(s.QUEUE_CAPACITY, "i32") as i:
-            _call_release(b, _entry(b, queue, i))
-        b.store(b.const("i32", 0), b.w, length)
-    at = b.load("i32", b.w, length)
-    _bump(b, b.w, length, 1)
-    _fill(b, _entry(b, queue, at))
+            _call_release(b, _entry(b, s.QUEUE_SMEM, i))
+        b.store(b.const("i32", 0), b.w, s.SMEM_LENGTH)
+    at = b.load("i32", b.w, s.SMEM_LENGTH)
+    _bump(b, b.w, s.SMEM_LENGTH, 1)
+    _fill(b, _entry(b, s.QUEUE_SMEM, at))
     b.ret()
     return b.text()
 
@@ -141,22 +144,42 @@ def _wait() -> str:
         b.store(b.const("i32", 0), b.w, s.SMEM_LENGTH)
     done = vm.cmp("eq", 0).zext("i32") | (lgkm.cmp("eq", 0).zext("i32") << 1)
     with b.if_(done.cmp("ne", 0)):
-        kept = b.var("i32", 0)
-        with b.loop(b.load("i32", b.w, s.FLAT_LENGTH), "i32") as i:
-            entry = _entry(b, s.QUEUE_FLAT, i)
-            need = b.load("i32", entry, s.ENTRY_NEED) & ~done
-            b.store(need, entry, s.ENTRY_NEED)
+        _sweep_flat(b, lambda i, need: need & ~done)
+    b.ret()
+    return b.text()
 
-            def keep(entry: Value = entry) -> None:
-                ty = f"<{s.ENTRY_BYTES} x i8>"
-                b.store(b.load(ty, entry), _entry(b, s.QUEUE_FLAT, kept.get()))
-                kept.set(kept.get() + 1)
 
-            def drop(entry: Value = entry) -> None:
-                _call_release(b, entry)
+def _sweep_flat(b: Builder, update: Callable[[Value, Value], Value]) -> None:
+    """Changes what each FLAT operation still waits for, by its position; releases those that wait for nothing."""
+    kept = b.var("i32", 0)
+    with b.loop(b.load("i32", b.w, s.FLAT_LENGTH), "i32") as i:
+        entry = _entry(b, s.QUEUE_FLAT, i)
+        need = update(i, b.load("i32", entry, s.ENTRY_NEED))
+        b.store(need, entry, s.ENTRY_NEED)
 
-            b.if_else(need.cmp("ne", 0), keep, drop)
-        b.store(kept.get(), b.w, s.FLAT_LENGTH)
+        def keep() -> None:
+            b.store(b.load(f"<{s.ENTRY_BYTES} x i8>", entry), _entry(b, s.QUEUE_FLAT, kept.get()))
+            kept.set(kept.get() + 1)
+
+        b.if_else(need.cmp("ne", 0), keep, lambda: _call_release(b, entry))
+    b.store(kept.get(), b.w, s.FLAT_LENGTH)
+
+
+def _enqueue_flat() -> str:
+    """The hardware holds back a FLAT operation while either counter is full, so older ones must have arrived."""
+    b = Builder("tir_enqueue_flat", _ENTRY_ARGUMENTS, "void")
+    length = b.load("i32", b.w, s.FLAT_LENGTH)
+
+    def settle(i: Value, need: Value) -> Value:
+        younger = length - i
+        need = younger.cmp("uge", s.LGKM_MAX).select(need & 1, need)
+        return younger.cmp("uge", s.VM_MAX).select(b.const("i32", 0), need)
+
+    with b.if_(length.cmp("uge", s.LGKM_MAX)):
+        _sweep_flat(b, settle)
+    at = b.load("i32", b.w, s.FLAT_LENGTH)
+    _bump(b, b.w, s.FLAT_LENGTH, 1)
+    _fill(b, _entry(b, s.QUEUE_FLAT, at))
     b.ret()
     return b.text()
 
@@ -296,8 +319,8 @@ def runtime_text() -> str:
         _release(),
         _enqueue_ordered("tir_enqueue_vm", s.QUEUE_VM, s.VM_HEAD, s.VM_LENGTH, s.VM_MAX),
         _enqueue_ordered("tir_enqueue_lgkm", s.QUEUE_LGKM, s.LGKM_HEAD, s.LGKM_LENGTH, s.LGKM_MAX),
-        _enqueue_unordered("tir_enqueue_smem", s.QUEUE_SMEM, s.SMEM_LENGTH),
-        _enqueue_unordered("tir_enqueue_flat", s.QUEUE_FLAT, s.FLAT_LENGTH),
+        _enqueue_smem(),
+        _enqueue_flat(),
         _wait(),
         _find(),
         _run_wave(),

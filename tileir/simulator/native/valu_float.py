@@ -307,20 +307,55 @@ def _div_scale(b: Builder, s0: Value, s1: Value, s2: Value) -> tuple[Value, Valu
 
 
 def _div_fmas(b: Builder, x: Value, y: Value, z: Value, scaled: Value) -> Value:
-    """fma, then 2**±n where DIV_SCALE said so; the sign follows from the size of z. [RDNA3 ISA, V_DIV_FMAS]"""
+    """fma, then 2**±n where DIV_SCALE said so, rounded once; the sign follows from the size of z.
+    [RDNA3 ISA, V_DIV_FMAS]"""
     width = bits(x.ty)
     n = _SCALE[width][1]
     plain = b.fma(x, y, z)
     large = _exponent_field(z).cmp("ugt", _BIAS[width])
-    factor = large.select(b.const(x.ty, math.ldexp(1.0, n)), b.const(x.ty, math.ldexp(1.0, -n)))
-    return scaled.select(plain * factor, plain)
+    up = plain * math.ldexp(1.0, n)
+    down = _scale_single(b, x, y, z, n) if width == 32 else _scale_double(b, x, y, z, plain, n)
+    overflow = b.intrinsic("fabs", plain).cmp("oeq", math.inf)
+    return scaled.select(overflow.select(plain, large.select(up, down)), plain)
+
+
+def _scale_single(b: Builder, x: Value, y: Value, z: Value, n: int) -> Value:
+    """(x y + z) / 2**n in f32 with one rounding: the sum is kept in f64, rounded to odd."""
+    p, q, r = (v.cast("fpext", "double") for v in (x, y, z))
+    product = p * q
+    total = product + r
+    back = total - product
+    rest = (product - (total - back)) + (r - back)
+    pattern = raw(total)
+    grow = rest.cmp("ogt", 0.0) ^ pattern.cmp("slt", 0)
+    moved = grow.select(b.const(pattern.ty, 1), -1)
+    inexact = rest.cmp("one", 0.0) & (pattern & 1).cmp("eq", 0)
+    odd = inexact.select(pattern + moved, pattern).bitcast("double")
+    return (odd * math.ldexp(1.0, -n)).cast("fptrunc", "float")
+
+
+def _scale_double(b: Builder, x: Value, y: Value, z: Value, plain: Value, n: int) -> Value:
+    """(x y + z) / 2**n in f64: a denormal result that is a tie by ``plain`` is decided by the rounding error of
+    ``plain``. The error is exact because z is close to the sum where DIV_FMAS is used."""
+    near = plain * math.ldexp(1.0, -n)
+    distance = plain - near * math.ldexp(1.0, n)
+    error = b.fma(x, y, z - plain)
+    tie = b.intrinsic("fabs", distance).cmp("oeq", math.ldexp(1.0, n - 1075))
+    away = (distance.cmp("ogt", 0.0) & error.cmp("ogt", 0.0)) | (distance.cmp("olt", 0.0) & error.cmp("olt", 0.0))
+    smallest = b.intrinsic("copysign", b.const(x.ty, math.ldexp(1.0, -1074)), distance)
+    return (tie & away).select(near + smallest, near)
 
 
 def _div_fixup(b: Builder, q: Value, d: Value, n: Value) -> Value:
-    """Special cases of n / d around the quotient q. [CDNA3 ISA, V_DIV_FIXUP]"""
+    """Special cases of n / d around the quotient q. [CDNA3 ISA, V_DIV_FIXUP]
+
+    A NaN quotient of two finite numbers can only come from an overflow inside the sequence (inf - inf), so it becomes
+    infinity; the ISA text leaves this case to the reader.
+    """
     width = bits(q.ty)
     sign = (raw(d) ^ raw(n)) & -(1 << (width - 1))
-    magnitude = raw(q) & ((1 << (width - 1)) - 1)
+    infinite = b.const(raw(q).ty, _EXPONENT[width])
+    magnitude = is_nan(q).select(infinite, raw(q) & ((1 << (width - 1)) - 1))
     fabs_d, fabs_n = b.intrinsic("fabs", d), b.intrinsic("fabs", n)
     infinity = b.const(magnitude.ty, _EXPONENT[width])
     zero = b.const(magnitude.ty, 0)

@@ -171,11 +171,22 @@ def div_scale(s0: Array, s1: Array, s2: Array) -> tuple[Array, Array]:
 
 
 def div_fmas(x: Array, y: Array, z: Array, scaled: Array) -> Array:
+    """fma times 2**±n with one rounding."""
     _, n, _, bias, _ = _DIVISION[x.dtype.itemsize]
-    with np.errstate(all="ignore"):
-        plain = fma_lanes(x, y, z)
-        factor = np.where(fields(z)[1] > bias, x.dtype.type(2.0**n), x.dtype.type(2.0**-n)).astype(x.dtype)
-        return np.where(scaled, plain * factor, plain).astype(x.dtype)
+    plain = fma_lanes(x, y, z)
+    large = fields(z)[1] > bias
+    out = []
+    for i, (p, q, r) in enumerate(zip(x, y, z, strict=True)):
+        if not scaled[i]:
+            out.append(plain[i])
+        elif large[i]:
+            out.append(plain[i] * x.dtype.type(2.0**n))
+        elif not (np.isfinite(p) and np.isfinite(q) and np.isfinite(r)) or plain[i] == 0 or np.isinf(plain[i]):
+            out.append(plain[i] * x.dtype.type(2.0**-n))
+        else:
+            exact = Fraction(float(p)) * Fraction(float(q)) + Fraction(float(r))
+            out.append(np.copysign(round_exact(exact / 2**n, x.dtype.type), plain[i]))
+    return np.array(out, dtype=x.dtype)
 
 
 def div_fixup(q: Array, d: Array, n: Array) -> Array:
@@ -193,7 +204,7 @@ def div_fixup(q: Array, d: Array, n: Array) -> Array:
         elif np.isinf(denominator) or numerator == 0 or (limit is not None and e2[i] - e1[i] < limit):
             out.append(sign * 0.0)
         else:
-            out.append(np.copysign(value, sign))
+            out.append(sign * np.inf if np.isnan(value) else np.copysign(value, sign))
     return np.array(out, dtype=q.dtype)
 
 
