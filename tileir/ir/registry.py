@@ -159,7 +159,7 @@ def all_ops() -> dict[str, OpDef]:
 
 
 def _load() -> None:
-    import tileir.ir.ops  # noqa: F401  (declarations register themselves on import)
+    import tileir.ir.ops  # noqa: F401  # pyright: ignore[reportUnusedImport]  (declarations register themselves)
 
 
 def infer(
@@ -234,7 +234,7 @@ def is_default(spec: AttrSpec, value: AttrValue) -> bool:
 
 def without_defaults(name: str, attrs: dict[str, AttrValue]) -> dict[str, AttrValue]:
     """The attributes of an op that are printed: an op never carries one that equals its default."""
-    definition = _REGISTRY[name]
+    definition = get(name)
     specs = {a.name: a for a in definition.attrs}
     return {k: v for k, v in attrs.items() if k not in specs or not is_default(specs[k], v)}
 

@@ -164,7 +164,7 @@ def _propagate(kernel: Kernel, classes: _Classes) -> None:
                     changed |= classes.put(op.result, source.reduce(_int(op, "axis")))
             elif op.name == "transpose":
                 x, r = op.operands[0], op.result
-                perm = permutation(dict(op.attrs), x.tile.rank)
+                perm = permutation(op.attrs, x.tile.rank)
                 known = classes.get(x)
                 if known is not None:
                     changed |= classes.put(r, known.transpose(perm))

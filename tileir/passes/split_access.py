@@ -88,7 +88,6 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
     tests: dict[object, Value] = {}
     for op in open_ops:
         if widths[op]:
-            view, _ = access(op)
             at = get(op.name).access_position
             assert at is not None and op.spans is not None
             key = (op.operands[at].name, op.spans, widths[op])

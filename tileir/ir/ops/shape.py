@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from tileir.ir.types import TileType, Type
 from tileir.layout.linear import broadcast_source
 
 
-def permutation(op_attrs: dict[str, object], rank: int) -> tuple[int, ...]:
+def permutation(op_attrs: Mapping[str, object], rank: int) -> tuple[int, ...]:
     """The attribute `perm`, by default exchanging the last two dimensions."""
     perm = op_attrs.get("perm", ())
     assert isinstance(perm, tuple)
@@ -23,7 +23,7 @@ def _transpose(c: Check) -> Sequence[Type]:
     t = c.tile(0, "a tile")
     if t.rank < 2:
         c.fail("E0326", f"'transpose' of {t.with_layout(None)}", 0, legal="a tile of rank 2 or 3")
-    perm = permutation(dict(c.attrs), t.rank)
+    perm = permutation(c.attrs, t.rank)
     if sorted(perm) != list(range(t.rank)):
         c.fail(
             "E0327",

@@ -109,11 +109,11 @@ def coordinate(w: Writer, layout: Layout, register: int, dim: int) -> Coordinate
     def part() -> str:
         weight = [1 if d == dim else 0 for d in range(layout.rank)]
         value, mask = linear(w, place_bits(layout, weight))
-        w._hoisted[("mask", layout, dim)] = str(mask)
+        w.masks["coord", layout, dim] = mask
         return value
 
     base = w.hoist(("coord", layout, dim), part)
-    mask = int(w._hoisted[("mask", layout, dim)])
+    mask = w.masks["coord", layout, dim]
     inside, added = register_table(layout)[register][dim]
     clash = inside & mask
     if clash:

@@ -197,7 +197,7 @@ def _module(s: State) -> str:
     if accumulator_registers(k) <= VECTOR_FILE_ACCUMULATORS:
         passthrough.append('["amdgpu-agpr-alloc", "0"]')
     passthrough += [f'"amdgpu-no-{x}"' for x in _NO_HIDDEN]
-    passthrough += [f'"amdgpu-no-workgroup-id-{x}"' for x in "yz" if ("workgroup", x) not in w._hoisted]
+    passthrough += [f'"amdgpu-no-workgroup-id-{x}"' for x in "yz" if not w.has(("workgroup", x))]
     lds = k.attrs.get("lds", 0)
     assert isinstance(lds, int)
     loc = w.loc_text()

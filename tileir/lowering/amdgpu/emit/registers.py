@@ -56,7 +56,7 @@ def renamed(s: State, op: Op, sources: Sequence[int]) -> None:
 def transpose(s: State, op: Op) -> None:
     layout = op.operands[0].tile.layout
     assert layout is not None
-    renamed(s, op, transpose_sources(layout, permutation(dict(op.attrs), layout.rank)))
+    renamed(s, op, transpose_sources(layout, permutation(op.attrs, layout.rank)))
 
 
 def reshape(s: State, op: Op) -> None:

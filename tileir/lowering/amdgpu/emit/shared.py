@@ -85,11 +85,11 @@ def _xor_address(s: State, buffer: Value, shared: SharedLayout, layout: Layout, 
             for source, bit, value in place_bits(layout, _image_weights(shared))
         ]
         value, mask = linear(w, bits)
-        w._hoisted[("lds mask", shared, layout)] = str(mask)
+        w.masks["lds", shared, layout] = mask
         return value
 
     part = w.hoist(("lds lanes", shared, layout), lanes_part)
-    mask = int(w._hoisted[("lds mask", shared, layout)])
+    mask = w.masks["lds", shared, layout]
     image_inside = image_added = 0
     for (inside, added), weight in zip(register_table(layout)[r], _image_weights(shared), strict=True):
         image_inside ^= inside * weight

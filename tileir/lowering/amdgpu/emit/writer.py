@@ -48,6 +48,7 @@ class Writer:
     _blocks: int = 0
     _hoisting: bool = False
     _hoisted: dict[object, str] = field(default_factory=dict[object, str])
+    masks: dict[object, int] = field(default_factory=dict[object, int])  # bits that a hoisted value can have set
     _locs: dict[tuple[str, int, int], int] = field(default_factory=dict[tuple[str, int, int], int])
 
     # -- lines ---------------------------------------------------------------------------------------------------------
@@ -82,6 +83,10 @@ class Writer:
             self._hoisted[key] = emit()
             self._hoisting = outer
         return self._hoisted[key]
+
+    def has(self, key: object) -> bool:
+        """Whether something was hoisted under `key`."""
+        return key in self._hoisted
 
     # -- blocks --------------------------------------------------------------------------------------------------------
 
