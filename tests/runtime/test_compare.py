@@ -68,6 +68,11 @@ def test_gemm_bound_counts_the_initial_value() -> None:
     assert gemm_bound(a, b, F64)[0, 0] == pytest.approx(F32_UNIT, rel=1e-6)
 
 
+def test_gemm_bound_allows_products_that_underflow() -> None:
+    tiny = np.full((1, 1), 2.0**-100)
+    assert compare([[0.0]], tiny @ tiny, gemm_bound(tiny, tiny, F64)).ok
+
+
 def test_compare_agrees() -> None:
     found = compare([1.0, NAN, INF, -INF], [1.0, NAN, INF, -INF], 0.0)
     assert found.ok and found.failures == 0 and found.max_error == 0 and found.elements == 4

@@ -90,6 +90,14 @@ kernel @add(%A: global<f32[N]>, %B: global<f32[N]>, %C: global<f32[N]>) grid(1) 
     assert c.tolist() == (2 * x).tolist()
 
 
+def test_inputs_in_memory_that_cannot_be_written(device: Device, tmp_path: Path) -> None:
+    (tmp_path / "x.bin").write_bytes(np.arange(8, dtype=np.float32).tobytes())
+    x = np.memmap(tmp_path / "x.bin", np.float32, "r", shape=(1, 8))
+    y = np.zeros((1, 8), np.float32)
+    launch(compiled(), {"X": x, "Y": y, "f": 2}, device)  # writing x back would be a segmentation fault
+    assert y.tolist() == [[0, 2, 4, 6, 8, 10, 12, 14]]
+
+
 def test_a_read_only_output(device: Device) -> None:
     x = np.zeros((1, 8), np.float32)
     y = np.broadcast_to(x[:1], (1, 8))
