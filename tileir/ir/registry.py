@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from tileir.ir.core import AttrValue, Block, Op
+from tileir.ir.core import AttrValue, Block
 from tileir.ir.diagnostics import Note, error
 from tileir.ir.location import UNKNOWN, Loc
 from tileir.ir.types import GlobalType, SharedType, TileType, Type
@@ -85,9 +85,9 @@ class Check:
 
 
 Rule = Callable[[Check], Sequence[Type]]
-Semantics = Callable[
-    [Any, Op, Sequence[Any]], Any
-]  # (interpreter context, op, operand values) -> result or tuple of results
+# (interpreter context, op, operand values) -> result or tuple of results; the op's attributes are checked before, so it is
+# taken as Any and its attributes need no narrowing.
+Semantics = Callable[[Any, Any, Sequence[Any]], Any]
 
 
 @dataclass(frozen=True)
