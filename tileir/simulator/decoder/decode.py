@@ -12,42 +12,39 @@ from tileir.simulator.decoder.table import BitsSuffix, Entry, FieldSuffix, Table
 _LITERAL_SHIFT = 32
 
 
+_SECOND_DWORD = frozenset({"vop1dpp", "vop2dpp", "vop1sdwa", "vop2sdwa", "vopcsdwa"})
+"""Formats that the first source field alone selects: an opcode without such a form is an error."""
+
+
 @cache
 def _candidates() -> tuple[tuple[str, ...], ...]:
     """Formats to try by the top nine bits of the first dword, the most specific first."""
+    known = 0xFF800000
     order = sorted(FORMATS, key=lambda name: (-FORMATS[name].size, -FORMATS[name].mask.bit_count()))
     result: list[tuple[str, ...]] = []
     for top in range(512):
-        word, known = top << 23, 0xFF800000
-        matching = [
-            name
-            for name in order
-            if (word ^ FORMATS[name].value) & FORMATS[name].mask & known == 0
-        ]
-        specific = max(
-            (FORMATS[name].mask & known).bit_count() for name in matching
-        ) if matching else 0
-        result.append(
-            tuple(name for name in matching if (FORMATS[name].mask & known).bit_count() == specific)
-        )
+        matching = [name for name in order if (top << 23 ^ FORMATS[name].value) & FORMATS[name].mask & known == 0]
+        specific = max(((FORMATS[name].mask & known).bit_count() for name in matching), default=0)
+        result.append(tuple(name for name in matching if (FORMATS[name].mask & known).bit_count() == specific))
     return tuple(result)
 
 
-def find_entry(table: Table, word: int) -> tuple[Entry, int]:
-    """(entry, word) for up to 16 bytes as a little-endian integer; raises Undecodable."""
+def find_entry(table: Table, word: int) -> Entry:
+    """The table entry for up to 16 bytes as a little-endian integer; raises Undecodable."""
     for name in _candidates()[word >> 23 & 0x1FF]:
         layout = FORMATS[name]
         if (word ^ layout.value) & layout.mask:
             continue
-        lines = table.entries.get(name)
-        if lines is None:
-            continue
+        lines = table.entries[name]
         try:
             entry = lines[extract(word, layout.opcode)]
         except KeyError:
+            if name in _SECOND_DWORD:
+                break
             continue
         if (word ^ entry.value) & entry.mask == 0:
-            return entry, word
+            return entry
+        break
     raise Undecodable("not an instruction of this chip")
 
 
@@ -65,7 +62,7 @@ def _decode(table: Table, window: bytes, offset: int) -> Instruction:
     try:
         if len(window) < 4:
             raise Undecodable("the code ends inside an instruction")
-        entry, word = find_entry(table, word)
+        entry = find_entry(table, word)
         literal = 0
         size = entry.size
         if entry.wide or entry.has_literal and _wants_literal(entry, word):

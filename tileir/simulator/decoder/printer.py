@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tileir.simulator.decoder.decode import find_entry
-from tileir.simulator.decoder.immediates import SLOTS, bits_text, plain_text
+from tileir.simulator.decoder.immediates import SLOTS, Symbols, bits_text, plain_text
 from tileir.simulator.decoder.instruction import Instruction, Operand
 from tileir.simulator.decoder.operands import IMMEDIATE_TYPES, ImmediateType, immediate_text
 from tileir.simulator.decoder.table import BitsSuffix, FieldSuffix, OperandSlot, load
 
-_NO_MODIFIERS = {"neg": False, "abs": False, "sext": False}
 
 
 def literal_text(pattern: int, kind: ImmediateType) -> str:
@@ -45,7 +42,7 @@ def operand_text(operand: Operand, kind: ImmediateType) -> str:
     return text
 
 
-def _slot_text(slot: OperandSlot, operand: Operand, symbols: dict[str, dict[str, str]]) -> str:
+def _slot_text(slot: OperandSlot, operand: Operand, symbols: Symbols) -> str:
     if slot.register is not None:
         return operand_text(operand, slot.register.type)
     if not slot.field:
@@ -56,8 +53,8 @@ def _slot_text(slot: OperandSlot, operand: Operand, symbols: dict[str, dict[str,
 def render(instruction: Instruction) -> str:
     """LLVM syntax of a decoded instruction."""
     table = load(instruction.chip)
-    entry, _ = find_entry(table, int.from_bytes(instruction.raw, "little"))
-    symbols = {kind: dict(names) for kind, names in table.symbols.items()}
+    entry = find_entry(table, int.from_bytes(instruction.raw, "little"))
+    symbols = table.symbols
     operands = [
         _slot_text(slot, operand, symbols)
         for slot, operand in zip(entry.slots, instruction.operands, strict=True)
