@@ -1,0 +1,224 @@
+"""`tileir-run`: runs a kernel on a device and compares with the interpreter."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tileir.ir.binding import written_views
+from tileir.ir.core import Kernel, Module
+from tileir.ir.diagnostics import CompileError, Log
+from tileir.tools import backend
+from tileir.tools.common import (
+    EXIT_ERROR,
+    EXIT_OK,
+    Parser,
+    UsageError,
+    parameters,
+    read_text,
+    report,
+    run_tool,
+    write_output,
+)
+from tileir.tools.inputs import FILLS, Inputs, make_inputs, settings
+
+Array = np.ndarray[Any, Any]
+
+DESCRIPTION = """\
+Runs a kernel of a .tile file: compiles it, launches the code object on the simulator (or interprets the IR), and with
+--verify compares the result with the reference interpreter. No GPU is needed."""
+
+EPILOG = f"""\
+examples:
+  a GEMM on the simulated MI355X, checked:
+    tileir-run gemm.tile -k gemm --target gfx950 --shape M=512,N=512,K=512 --verify
+  with other tiles and wave counts, on inputs whose sums are exact (then every bit must agree):
+    tileir-run gemm.tile --target gfx942 -D BM=128 -D BN=128 --shape M=300,N=129,K=100 --small --verify
+  own data in, result out (sizes follow from the arrays):
+    tileir-run gemm.tile --target gfx950 --arg A=a.npy --arg B=b.npy --shape N=64 --out C=c.npy
+  only the meaning of the program, without compiling:
+    tileir-run softmax.tile --device interpreter --shape M=4,N=1000 --arg X=iota
+
+arguments: a view is a .npy file or one of {", ".join(FILLS)} (default random, N(0, 1)); a scalar is a number. What is random
+depends on --seed and the argument's name alone.
+
+exit status: 0 success, 1 a rejected file, a fault of the kernel or a mismatch, 2 wrong usage, 3 a fault of TileIR."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    p = Parser(prog="tileir-run", description=DESCRIPTION, epilog=EPILOG)
+    p.add_argument("file", help="the .tile file; - is standard input")
+    p.add_argument("-k", "--kernel", default="", metavar="NAME", help="which kernel (default: the only one)")
+    p.add_argument("--target", default="", metavar="CHIP", help="compile for gfx942 or gfx950")
+    p.add_argument(
+        "--device", metavar="DEVICE", help="interpreter or simulator:CHIP (default: simulator of the target)"
+    )
+    p.add_argument(
+        "-D", dest="define", action="append", default=[], metavar="NAME=VALUE", help="a compile-time parameter"
+    )
+    p.add_argument(
+        "--schedule", default="", metavar="NAME", help="a schedule by name (default: the first that applies)"
+    )
+    p.add_argument("--shape", action="append", default=[], metavar="M=512,N=512", help="sizes of dimensions, strides")
+    p.add_argument("--arg", action="append", default=[], metavar="NAME=VALUE", help="an argument; see below")
+    p.add_argument("--npz", metavar="FILE", help="views by name from a .npz file")
+    p.add_argument("--seed", type=int, default=0, help="of random inputs (default 0)")
+    p.add_argument("--small", action="store_true", help="random floats are integers from -3 to 3")
+    p.add_argument("--verify", action="store_true", help="compare with the interpreter; exit 1 if it differs")
+    p.add_argument("--out", action="append", default=[], metavar="C=c.npy", help="save a view after the run")
+    p.add_argument("--stats", action="store_true", help="print registers, LDS, spills and compile times as JSON")
+    p.add_argument("--remarks", action="store_true", help="show remarks of the passes")
+    p.add_argument("--allow-spills", action="store_true", help="accept a kernel whose registers do not suffice")
+    return p
+
+
+@dataclass
+class _Interpreted:
+    """What the interpreter needs of a compiled kernel."""
+
+    kernel: Kernel
+    target: str = ""
+    hsaco: bytes = b""
+    interface: Mapping[str, object] = field(default_factory=dict[str, object])
+    block: tuple[int, int, int] = (64, 1, 1)
+    stats: dict[str, object] = field(default_factory=dict[str, object])
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point of `tileir-run`; returns the exit status."""
+    return run_tool("tileir-run", _main, argv)
+
+
+def _main(argv: Sequence[str]) -> int:
+    args = parser().parse_args(argv)
+    device = _device_name(args)
+    defined = parameters(args.define)
+    text, name = read_text(args.file)
+    if device != "interpreter":
+        backend.start_early(text)
+    log = Log()
+    try:
+        return _run(args, text, name, device, defined, log)
+    except CompileError as e:
+        raise CompileError(e.diagnostics, {name: text, **e.sources}) from e
+    finally:
+        report(log.diagnostics, {name: text}, remarks=args.remarks)
+
+
+def _device_name(args: argparse.Namespace) -> str:
+    """The device, consistent with the target. Raises UsageError."""
+    from tileir.runtime import device_names
+
+    if args.device is None:
+        if not args.target:
+            raise UsageError("say --target gfx942 or gfx950 to compile and simulate, or --device interpreter")
+        args.device = f"simulator:{args.target}"
+    device: str = args.device
+    if device not in device_names():
+        raise UsageError(f"there is no device '{device}'; devices: {', '.join(device_names())}")
+    chip = device.partition(":")[2]
+    if chip and not args.target:
+        args.target = chip
+    if chip and args.target != chip:
+        raise UsageError(f"--target {args.target} does not run on --device {device}")
+    return device
+
+
+def _run(args: argparse.Namespace, text: str, name: str, device_name: str, defined: Mapping[str, str], log: Log) -> int:
+    from tileir.frontend import parse
+    from tileir.passes.manager import find_kernel
+    from tileir.runtime import DeviceError, get_device, launch
+
+    module = parse(text, name, dict(defined), kernel=args.kernel or None, log=log)
+    kernel = find_kernel(module, args.kernel)
+    inputs = make_inputs(kernel, args.shape, args.arg, args.npz, args.seed, small=args.small)
+    outputs = _outputs(args, kernel)
+    before = {k: _copy(v) for k, v in inputs.values.items()} if args.verify else {}
+    compiled, compile_seconds = _compile(args, module, kernel, device_name, log)
+    device = get_device(device_name)
+    start = time.perf_counter()
+    try:
+        binding = launch(compiled, inputs.values, device, symbols=inputs.symbols)
+    except DeviceError as e:
+        print(f"tileir-run: {device_name}: {e}", file=sys.stderr)
+        return EXIT_ERROR
+    seconds = time.perf_counter() - start
+    sizes = ", ".join(f"{k} = {v}" for k, v in binding.symbols.items())
+    print(f"{kernel.name} on {device_name}, grid {' x '.join(map(str, binding.grid))}{', ' if sizes else ''}{sizes}")
+    for remark in inputs.remarks:
+        print(f"  note: {remark}")
+    compiling = f"compile {compile_seconds:.3f} s, " if device_name != "interpreter" else ""
+    print(f"  {compiling}run {seconds:.3f} s")
+    ok = _verify(kernel, before, inputs) if args.verify else True
+    for view, path in outputs.items():
+        write_output(path, _npy(inputs.values[view]))
+    if args.stats:
+        print(json.dumps(compiled.stats, indent=2))
+    return EXIT_OK if ok else EXIT_ERROR
+
+
+def _outputs(args: argparse.Namespace, kernel: Kernel) -> dict[str, str]:
+    outputs = settings(args.out, "--out")
+    written = written_views(kernel)
+    for view in outputs:
+        if view not in written:
+            raise UsageError(f"--out {view}: the kernel writes {', '.join(written) or 'nothing'}")
+    return outputs
+
+
+def _compile(args: argparse.Namespace, module: Module, kernel: Kernel, device: str, log: Log) -> tuple[Any, float]:
+    if device == "interpreter":
+        return _Interpreted(kernel), 0.0
+    start = time.perf_counter()
+    compiled = backend.compile_module(
+        module, kernel.name, args.target, log=log, schedule=args.schedule, allow_spills=args.allow_spills
+    )
+    return compiled, time.perf_counter() - start
+
+
+def _copy(value: Any) -> Any:
+    from tileir.tools.tolerance import clone
+
+    return clone(value) if isinstance(value, np.ndarray) else value
+
+
+def _verify(kernel: Kernel, before: dict[str, Any], inputs: Inputs) -> bool:
+    """Prints a line per view that the kernel writes; whether all of them agree with the interpreter."""
+    from tileir.interpreter import run
+    from tileir.runtime import compare
+    from tileir.tools.tolerance import bounds
+
+    start = time.perf_counter()
+    expected = {k: _copy(v) for k, v in before.items()}
+    run(kernel, expected, symbols=inputs.symbols)
+    reference = {name: expected[name] for name in written_views(kernel)}
+    limits = bounds(kernel, before, inputs.symbols, reference)
+    print(f"  reference {time.perf_counter() - start:.3f} s")
+    ok = True
+    for name, want in reference.items():
+        result = compare(inputs.values[name], want, limits[name].values)
+        ok = ok and result.ok
+        print(f"  %{name}: {'ok' if result.ok else 'MISMATCH'}, {result}")
+        print(f"    bound: {limits[name].text}")
+    return ok
+
+
+def _npy(array: Array) -> bytes:
+    """A .npy file; types that NumPy does not know are saved as f32, which holds each of their values."""
+    buffer = io.BytesIO()
+    known = array.dtype.kind in "iub" or array.dtype in (np.float16, np.float32, np.float64)
+    np.save(buffer, np.ascontiguousarray(array if known else array.astype(np.float32)))
+    return buffer.getvalue()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
