@@ -84,6 +84,8 @@ class Memory:
                 return [Access(op, op.operands[0], False, LGKM)]
             case "shared_store":
                 return [Access(op, op.operands[1], True, LGKM)]
+            case "copy":
+                return [Access(op, op.operands[-1], True, LGKM), Access(op, op.operands[0], False, VM)]
             case "copy_async":
                 return [Access(op, op.operands[-1], True, VM), Access(op, op.operands[0], False, VM)]
         definition = get(op.name)
