@@ -147,6 +147,13 @@ def select_steps(kernel: Kernel, start_from: str | None, stop_after: str | None)
 
 def _run(steps: Sequence[Step], result: Result, print_after: PrintAfter | None, verify_each: str) -> None:
     sample = replay.sample(result.kernel) if verify_each == "run" else None
+    if verify_each == "run" and sample is None:
+        result.context.log.warning(
+            "W1001",
+            f"kernel '{result.kernel.name}' is not interpreted: it runs on none of the small inputs that are tried",
+            result.kernel.loc,
+            legal="tileir-run --verify with sizes that the kernel accepts",
+        )
     holds: set[str] = set()  # forms known to hold of the current kernel
     for i, step in enumerate(steps):
         for form in sorted(step.pass_.requires - holds):

@@ -23,6 +23,7 @@ Array = np.ndarray[Any, Any]
 # Sizes of dimensions to try, until the assumptions of the kernel hold: ragged ones first, then multiples of everything usual.
 _SIZES = (19, 7, 64, 128, 1, 256)
 _MAX_ELEMENTS = 1 << 22
+_MAX_PROGRAMS = 16
 _SEED = 20
 
 
@@ -132,18 +133,28 @@ def landed(kernel: Kernel) -> Kernel:
 
 
 def _assignments(kernel: Kernel) -> Iterator[dict[str, int]]:
-    """Values of the dimension symbols to try; strides are those of dense rows."""
+    """Values of the dimension symbols to try. Dimensions that are grid sizes as they are (batch, heads) stay at 2; strides
+    are those of dense rows; combinations with too many workgroups are left out."""
     names = list(kernel.symbols())
+    whole = {e.symbol for e in kernel.grid if e.op == "symbol"}
     strides = {
         s for a in kernel.args if isinstance(a.type, GlobalType) for s in a.type.strides or () if isinstance(s, str)
     }
-    dims = [n for n in names if n not in strides]
-    for first, rotate in itertools.product(_SIZES, (True, False)):
-        start = _SIZES.index(first)
-        sizes = {n: _SIZES[(start + i) % 3 if rotate and start < 3 else start] for i, n in enumerate(dims)}
+    dims = [n for n in names if n not in strides and n not in whole]
+    for start, rotate in itertools.product(range(len(_SIZES)), (True, False)):
+        if rotate and start >= 3:
+            continue  # only ragged sizes are mixed
+        sizes = {n: 2 for n in whole}
+        sizes.update({n: _SIZES[(start + i) % 3 if rotate else start] for i, n in enumerate(dims)})
         for arg in kernel.args:
             _dense_strides(arg, sizes)
-        yield {n: sizes.get(n, 1) for n in names}
+        symbols = {n: sizes.get(n, 1) for n in names}
+        try:
+            programs = np.prod([max(0, e.evaluate(symbols)) for e in kernel.grid], dtype=object)
+        except ZeroDivisionError:
+            continue
+        if programs <= _MAX_PROGRAMS:
+            yield symbols
 
 
 def _dense_strides(arg: Value, sizes: dict[str, int]) -> None:

@@ -36,11 +36,12 @@ MAX_ROUNDS = 16  # each round removes ops, so this only bounds compile time; dee
 def simplify(kernel: Kernel) -> Kernel:
     """The simplified kernel; simplifying it again changes nothing (unless `MAX_ROUNDS` was reached)."""
     for _ in range(MAX_ROUNDS):
-        before = kernel.key()
-        kernel = rewrite(kernel, _Simplifier().rule)
-        hoist(kernel.body)
+        sweep = _Simplifier()
+        kernel = rewrite(kernel, sweep.rule)
+        moved = hoist(kernel.body)
+        before = sum(1 for _ in kernel.walk())
         kernel = remove_dead(kernel)
-        if kernel.key() == before:
+        if not (sweep.changed or moved or sum(1 for _ in kernel.walk()) != before):
             break
     return kernel
 
@@ -53,7 +54,8 @@ class _Simplifier:
     """One sweep in program order. `seen` is a stack of tables of the pure ops computed in the enclosing scopes."""
 
     def __init__(self) -> None:
-        self.seen: list[dict[Any, Op]] = [{}]
+        self.seen: list[dict[Any, list[Op]]] = [{}]
+        self.changed = False
 
     def rule(self, rw: Rewriter, op: Op) -> bool:
         if op.regions:
@@ -66,16 +68,27 @@ class _Simplifier:
         same = identity(op, operands)
         if same is not None:
             rw.replace(op, [same])
+            self.changed = True
             return True
         if self._fold(rw, op, operands):
+            self.changed = True
             return True
         key = _key(op, operands)
-        for table in reversed(self.seen):
-            if key in table:
-                rw.replace(op, table[key].results)
-                return True
-        self.seen[-1][key] = rw.copy(op)
+        earlier = self._find(key, op)
+        if earlier is not None:
+            rw.replace(op, earlier.results)
+            self.changed = True
+            return True
+        self.seen[-1].setdefault(key, []).append(rw.copy(op))
         return True
+
+    def _find(self, key: Any, op: Op) -> Op | None:
+        """An equal op in scope. Result types are compared and not part of the key: hashing layouts is slow."""
+        for table in reversed(self.seen):
+            for earlier in table.get(key, ()):
+                if all(a.type == b.type for a, b in zip(earlier.results, op.results, strict=True)):
+                    return earlier
+        return None
 
     def _fold(self, rw: Rewriter, op: Op, operands: list[Value]) -> bool:
         value = fold(op, operands)
@@ -95,20 +108,22 @@ class _Simplifier:
     def _reuse(self, rw: Rewriter, new: Op) -> Value:
         """The result of an equal op that is in scope, else of this one, inserted."""
         key = _key(new, new.operands)
-        for table in reversed(self.seen):
-            if key in table:
-                return table[key].result
+        earlier = self._find(key, new)
+        if earlier is not None:
+            return earlier.result
         for r in new.results:
             r.owner = new
-        self.seen[-1][key] = rw.insert(new)
+        self.seen[-1].setdefault(key, []).append(rw.insert(new))
         return new.result
 
     # -- control flow --------------------------------------------------------------------------------------------
 
     def _structured(self, rw: Rewriter, op: Op) -> None:
         if op.name == "if" and self._branch(rw, op):
+            self.changed = True
             return
         if op.name == "for" and runs_never(rw, op):
+            self.changed = True
             rw.replace(op, [rw.use(v) for v in op.operands[3:]])
             return
         unchanging = _unchanging(op)
@@ -155,7 +170,7 @@ class _Simplifier:
 
 def _key(op: Op, operands: list[Value]) -> Any:
     attrs = tuple(sorted((k, type(v).__name__, repr(v)) for k, v in op.attrs.items()))
-    return (op.name, tuple(operands), attrs, op.spans, tuple(v.type for v in op.results))
+    return (op.name, tuple(operands), attrs, op.spans, len(op.results))
 
 
 def runs_never(rw: Rewriter, op: Op) -> bool:
@@ -172,12 +187,14 @@ def _unchanging(op: Op) -> list[tuple[int, Value]]:
     return [(i, a) for i, (a, y) in enumerate(zip(args, ends, strict=True)) if y is a]
 
 
-def hoist(block: Block) -> None:
-    """Moves pure scalar ops whose operands do not change in a loop before it, innermost loops first. In place."""
+def hoist(block: Block) -> bool:
+    """Moves pure scalar ops whose operands do not change in a loop before it, innermost loops first. In place; whether
+    anything moved."""
     ops: list[Op] = []
+    moved = False
     for op in block.ops:
         for region in op.regions:
-            hoist(region)
+            moved |= hoist(region)
         if op.name in ("for", "while"):
             inside = _defined(op)
             for region in op.regions:
@@ -186,11 +203,13 @@ def hoist(block: Block) -> None:
                     if _is_movable(inner) and not any(v in inside for v in inner.operands):
                         inside.difference_update(inner.results)
                         ops.append(inner)
+                        moved = True
                     else:
                         kept.append(inner)
                 region.ops = kept
         ops.append(op)
     block.ops = ops
+    return moved
 
 
 def _is_movable(op: Op) -> bool:
