@@ -233,7 +233,7 @@ def _schedules(draw: st.DrawFn) -> Schedule:
             ),
         ),
         Directive("order", (), (("kind", "xcd"), ("chunk", 64), ("window", 8))),
-        Directive("order", (), (("kind", "row_major"),)),
+        Directive("order", (), (("kind", "linear"),)),
         Directive("registers", (), (("count", draw(st.integers(1, 512))),)),
     ]
     chosen = draw(st.lists(st.sampled_from(parts), unique_by=lambda d: d.kind, max_size=6))

@@ -86,8 +86,8 @@ class Expressions(Evaluator):
             legal=f"load({self.scope.source.text[node.start : node.end]})",
         )
 
-    def materialise(self, value: Operand, node: Node, elem: Elem | None = None) -> Value:
-        """A run-time value; a compile-time one becomes a constant of `elem`, by default i32, f32 or i1."""
+    def materialise(self, value: Operand, node: Node, elem: Elem | None = None, name: str = "") -> Value:
+        """A run-time value; a compile-time one becomes a constant of `elem` (by default i32, f32 or i1), called `name`."""
         if isinstance(value, Value):
             return value
         loc = self.scope.loc(node)
@@ -97,7 +97,8 @@ class Expressions(Evaluator):
             elem = default_elem([value])
         if isinstance(value, int) and not isinstance(value, bool) and elem.is_float:
             value = float(value)
-        return self.builder.constant(value, elem, loc=loc, hint="")
+        names = (name,) if name else ()
+        return self.builder.value("constant", (), {"value": value}, types=[TileType(elem)], loc=loc, names=names)
 
     # -- operations --------------------------------------------------------------------------------------------------
 

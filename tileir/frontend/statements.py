@@ -129,7 +129,7 @@ class Statements:
                 self.scope.fail(
                     "E0304", f"a single number is not {want}", expression, legal=f"fill(…) : {want}, or a scalar type"
                 )
-            value = self.x.materialise(value, expression, elem)
+            value = self.x.materialise(value, expression, elem, name)
         if value.name != name:
             if want is not None and want != value.type:
                 self.scope.fail("E0304", f"this is {value.type}, not {want}", expression, legal=f": {value.type}")
