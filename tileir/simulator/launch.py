@@ -225,7 +225,9 @@ class _Launch:
         self.lds = _aligned(max(self.lds_bytes, 4) + 64)
         self.poison = np.zeros(self.lds_bytes // 4 + 64, np.uint8)
         self.scratch = _aligned(max(1, self.wave_count * 64 * size))
-        kernarg = self._temporary_allocation(len(self.kernarg), "kernel arguments")
+        # Compilers load arguments in pieces of up to 16 bytes, which may reach past the last one; the segment that a
+        # runtime provides is therefore at least a whole number of them (LLVM AMDGPUUsage, kernarg segment alignment 16).
+        kernarg = self._temporary_allocation(-(-len(self.kernarg) // 16) * 16, "kernel arguments")
         kernarg.write(self.kernarg)
         packet = self._temporary_allocation(64, "dispatch packet")
         packet.write(self._packet(kernarg.address))
