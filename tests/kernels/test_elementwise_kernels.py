@@ -135,7 +135,7 @@ def test_many_arguments(chip: str, count: int, waves: int) -> None:
     total = " + ".join(f"convert<f64>(%a{i}) * {float(3**i)}" for i in range(count))
     text = (
         f"tileir 1\nkernel @k(%Y: global<f64[N]>, {args}) grid(1) with(waves = {waves}) {{\n"
-        f"  %s = {total}\n  store(fill(%s) : tile<f64[64]>, %Y[0 +: 64])\n}}\n"
+        f"  %s = {total}\n  %t = fill(%s) : tile<f64[64]>\n  store(%t, %Y[0 +: 64])\n}}\n"
     )
     kernel = compiled(text, chip)
     values = [i % 5 - 2 for i in range(count)]
