@@ -148,54 +148,13 @@ def test_layouts(layout: Any) -> None:
     assert_round_trip(Module([Kernel("k", {}, [view], (expr.integer(1),), block, attrs={"waves": 1})]))
 
 
-WAVE = """tileir 1
-
-kernel @k<BM = 64, T = bf16, EPS = 1.0e-05, CAUSAL = true>(%A: global<bf16[M, N], strides = [S, 1]>, %n: i64) grid(cdiv(M, 64), 2 * N) fp fast with(target = gfx950, waves = 4, order = [64, 8], path = [[direct, 1.5], -inf, nan, -3, bf16]) {
-  %buf = shared_alloc<offset = 16>() : shared<bf16[64, 32], swizzle(3, 4, 3)>
-  %pad = shared_alloc() : shared<bf16[64, 32], padded(80)>
-  %row = shared_alloc() : shared<bf16[64, 32], rows>
-  %xor = shared_alloc() : shared<bf16[64, 32], xor(7, 16, 8, 32)>
-  %open = shared_alloc() : shared<bf16[64, 32]>
-  %0 = constant<0>() : i32
-  copy_async<bytes = 16>(%A[%0 +: 64, %0 +: 32], %buf)
-  wait<vm = 0>()
-  wait<lgkm = 2>()
-  barrier()
-  %x = shared_load(%buf) : tile<bf16[64, 32], linear(reg = [[1, 0], [2, 0], [4, 0]], lane = [[0, 1], [0, 2], [0, 4], [0, 8], [0, 16], [8, 0]], wave = [[16, 0], [32, 0]])>
-  shared_store(%x, %row)
-  %m = constant<-inf>() : f32
-  %q = constant<nan>() : f16
-  %b = constant<true>() : i1
-  %i = constant<18446744073709551615>() : i64
-  %d = dim<S>() : i64
-  %one = constant<1>() : i64
-  %r = for<pattern = ping_pong, slices = [2, 2]> %k = %one to %n step %one carry(%c = %m) {
-    %e = add(%c, %m) : f32
-    yield %e
-  }
-  %w = while carry(%f = %m) {
-    %g = lt(%f, %r) : i1
-    yield %g
-  } do carry(%h = %f) {
-    yield %h
-  }
-  %u, %v = if %b carry(%aa = %m, %ab = %r) {
-    yield %aa, %ab
-  } else carry(%ac = %m, %ad = %r) {
-    yield %ad, %ac
-  }
-  if %b {
-    barrier()
-    yield
-  }
-  %z = load<bytes = 16, via = buffer, stage = direct, depth = 2>(%A[%0 +: 64, %0], pad = -inf) : tile<bf16[64]>
-}
-"""
+WAVE = Path(__file__).parent / "wave_level.tile"
 
 
 def test_wave_level_text_is_canonical() -> None:
-    module = parse(WAVE)
-    assert print_module(module) == WAVE
+    text = WAVE.read_text(encoding="utf-8")
+    module = parse(text)
+    assert print_module(module) == text
     verify(module.kernels[0])
     assert_round_trip(module)
     kernel = module.kernels[0]

@@ -128,7 +128,7 @@ class FileText:
             elif name not in kernels:
                 self.faults.attempt(
                     lambda of=of, name=name: self.scope.fail(
-                        "E0601",
+                        "E0620",
                         f"a schedule of {of.text}, but there is no such kernel",
                         of,
                         legal=did_you_mean(name, kernels, "@")

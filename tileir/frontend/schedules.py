@@ -67,7 +67,7 @@ class ScheduleText:
     def _target(self, node: Node) -> None:
         if node.text not in target.names():
             hint = did_you_mean(node.text, target.names()) or f"one of: {', '.join(target.names())}"
-            self.scope.fail("E0603", f"there is no target '{node.text}'", node, legal=hint)
+            self.scope.fail("E0622", f"there is no target '{node.text}'", node, legal=hint)
 
     def _when(self, node: Node | None) -> bool:
         if node is None:
@@ -75,7 +75,7 @@ class ScheduleText:
         value = Evaluator(self.scope).expr(node.children[0])
         if not isinstance(value, bool):
             self.scope.fail(
-                "E0604",
+                "E0623",
                 f"the condition of a schedule is of kind {kind_of(value)}",
                 node.children[0],
                 legal="a comparison of parameters, such as T == bf16",
@@ -98,7 +98,7 @@ class ScheduleText:
             key = (node.kind, v.text if v is not None else "")
             if key in self._seen:
                 self.scope.fail(
-                    "E0605",
+                    "E0624",
                     f"a second '{node.kind}'{f' for {key[1]}' if key[1] else ''}",
                     v if v is not None else node,
                     legal="one such directive",
@@ -120,7 +120,7 @@ class ScheduleText:
             hint = did_you_mean(node.text[1:], sort, "%")
             known = ", ".join(f"%{n}" for n in sort[:8])
             self.scope.fail(
-                "E0606",
+                "E0625",
                 f"@{self.kernel.name} has no value {node.text}",
                 node,
                 legal=hint or (f"{wanted}: {known}" if known else wanted),
@@ -130,7 +130,7 @@ class ScheduleText:
         if not fits(value, op):
             sort = [f"%{n}" for n, (v, o) in self.values.items() if fits(v, o)]
             self.scope.fail(
-                "E0607",
+                "E0626",
                 f"{node.text} is not {wanted}",
                 node,
                 legal=f"{wanted}: {', '.join(sort[:8])}" if sort else wanted,
@@ -144,7 +144,7 @@ class ScheduleText:
     def _number(self, text: str, node: Node, low: int, high: int, what: str) -> int:
         digits = text.strip()
         if len(digits) > 9 or not low <= int(digits) <= high:
-            self.scope.fail("E0608", f"{what} of {digits[:20]}", node, legal=f"{low} to {high}")
+            self.scope.fail("E0627", f"{what} of {digits[:20]}", node, legal=f"{low} to {high}")
         return int(digits)
 
     def _waves(self, node: Node) -> tuple[list[Node], list[tuple[str, AttrValue]]]:
@@ -157,11 +157,11 @@ class ScheduleText:
             product *= n
         if len(grid) != 2:
             self.scope.fail(
-                "E0609", f"a wave grid of {len(grid)} numbers", counts, legal="rows x columns, such as 2 x 4"
+                "E0628", f"a wave grid of {len(grid)} numbers", counts, legal="rows x columns, such as 2 x 4"
             )
         if product > MAX_WAVES or product & (product - 1):
             self.scope.fail(
-                "E0609",
+                "E0628",
                 f"a workgroup of {product} waves",
                 counts,
                 legal=f"a power of two up to {MAX_WAVES} waves in all",
@@ -174,7 +174,7 @@ class ScheduleText:
             self._find(v, "the result of an mma", lambda v, op: op is not None and op.name == "mma")
         numbers = self._counts(shape, 1, 256, "a dimension of an MFMA")
         if len(numbers) != 3:
-            self.scope.fail("E0610", f"an MFMA shape of {len(numbers)} numbers", shape, legal="m x n x k: 16x16x32")
+            self.scope.fail("E0629", f"an MFMA shape of {len(numbers)} numbers", shape, legal="m x n x k: 16x16x32")
         settings: list[tuple[str, AttrValue]] = [("shape", numbers)]
         return values.children, [*settings, ("swapped", True)] if swapped is not None else settings
 
@@ -214,12 +214,12 @@ class ScheduleText:
             name, value = setting.children
             if name.text not in legal:
                 hint = did_you_mean(name.text, legal) or (", ".join(legal) or f"{kind.text} without settings")
-                self.scope.fail("E0612", f"'{kind.text}' has no setting '{name.text}'", setting, legal=hint)
+                self.scope.fail("E0631", f"'{kind.text}' has no setting '{name.text}'", setting, legal=hint)
             if any(name.text == n for n, _ in settings):
-                self.scope.fail("E0605", f"the setting '{name.text}' is given twice", setting, legal="once")
+                self.scope.fail("E0624", f"the setting '{name.text}' is given twice", setting, legal="once")
             number = types.integer(value, f"'{name.text}'")
             if not 1 <= number <= 1 << 16:
-                self.scope.fail("E0608", f"'{name.text}' of {number}", value, legal=f"1 to {1 << 16}")
+                self.scope.fail("E0627", f"'{name.text}' of {number}", value, legal=f"1 to {1 << 16}")
             settings.append((name.text, number))
         return [], settings
 
@@ -230,5 +230,5 @@ class ScheduleText:
     def _word(self, node: Node, legal: tuple[str, ...], what: str) -> str:
         if node.text not in legal:
             hint = did_you_mean(node.text, legal) or f"one of: {', '.join(legal)}"
-            self.scope.fail("E0611", f"there is no {what} '{node.text}'", node, legal=hint)
+            self.scope.fail("E0630", f"there is no {what} '{node.text}'", node, legal=hint)
         return node.text

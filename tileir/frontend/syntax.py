@@ -141,7 +141,7 @@ def _diagnostic(source: Source, text: str, fault: SyntaxFault) -> Diagnostic:
         )
     if "WAVES" in expected and token.kind == "LOWER":
         names = "waves, mma, stage, loop, order, registers"
-        return Diagnostic("E0602", f"there is no directive '{shown}'", loc, legal=f"one of: {names}")
+        return Diagnostic("E0621", f"there is no directive '{shown}'", loc, legal=f"one of: {names}")
     last = fault.stack[-1] if fault.stack else None
     if last is not None and last.kind == "LOWER" and "LPAR" in expected and expected <= {"LPAR", "LESSTHAN"}:
         word = last.text[:40]
