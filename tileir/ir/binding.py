@@ -19,7 +19,7 @@ from tileir.ir.core import Kernel, Value
 from tileir.ir.diagnostics import CompileError, Diagnostic, Note
 from tileir.ir.location import Loc
 from tileir.ir.ops.numeric import convert_array
-from tileir.ir.types import ELEMS, F64, GlobalType, TileType
+from tileir.ir.types import F64, GlobalType, TileType
 
 MAX_DIM = 2**31 - 1
 """Dimension symbols are i32 kernel arguments."""
@@ -307,9 +307,3 @@ def check_overlap(kernel: Kernel, written: Container[str], overlap: Callable[[st
                     [Note("the other view", a.loc)],
                 )
     faults.check()
-
-
-def elem_of_dtype(dtype: Any) -> str | None:
-    """Name of the element type that arrays of this dtype hold, or None if there is none."""
-    wanted = np.dtype(dtype)
-    return next((name for name, e in ELEMS.items() if e.np == wanted), None)
