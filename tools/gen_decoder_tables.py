@@ -107,11 +107,12 @@ NICE_BY_FORMAT: Mapping[str, Mapping[str, tuple[int, ...]]] = {
     "vopcsdwa": {"src0": (8,), "sdst": (4 | 128,)},
     "vop2dpp": {"src0": (8,)},
     "vop1dpp": {"src0": (8,)},
+    "vop3p": {"vdst": (128,), "src2": (320, 24)},
 }
-ALTERNATIVES = 8
+ALTERNATIVES = 24
 """How many base encodings of an opcode to offer to the assembler."""
-EXTRA_BITS: Mapping[str, tuple[int, ...]] = {"ds": (0, 1 << 16), "vop3px2": (1 << 75,)}
-"""Bits without which some opcodes are invalid (gds of the global wave sync instructions)."""
+EXTRA_BITS: Mapping[str, tuple[int, ...]] = {"ds": (0, 1 << 16), "vop3px2": (1 << 75,), "vop3p": (0, 3 << 59 | 1 << 14)}
+"""Bits without which some opcodes are invalid (gds of the global wave sync instructions, op_sel_hi of dot products)."""
 
 CARRIED: Mapping[str, tuple[str, ...]] = {
     "mubuf": ("idxen:13", "offen:12"),
@@ -243,7 +244,7 @@ def find_bases(chip: str, format_name: str) -> list[Probe]:
                 word = layout.value | insert(layout.opcode, opcode) | extra
                 for name, value in zip(names, values, strict=True):
                     word |= insert(layout.fields[name], value)
-                score = sum(1 for value in values if value)
+                score = 2 * sum(1 for value in values if value) - (extra != 0)
                 items.append((opcode, word, score))
     results = llvm_oracle.disassemble(chip, [to_bytes(layout, word) for _, word, _ in items])
     found: dict[int, list[tuple[int, int, int, str]]] = {}
@@ -415,7 +416,7 @@ class Prober:
     def assemblable(self, probe: Probe, number: int, coded: str) -> str:
         """The coding without the kinds of operands that LLVM's assembler refuses in this place."""
         head, _, flags = coded.partition(":")
-        values = {"v": 256, "a": 768, "s": 0, "m": 124, "e": 126, "h": 253, "k": 129}
+        values = {"v": 256, "s": 0, "m": 124, "e": 126, "h": 253, "k": 129}
         parsed = coding(coded)
         asked = [flag for flag in flags if flag in values]
         if parsed.kind not in ("src", "sdwa") or not asked:
@@ -610,21 +611,22 @@ class Prober:
             self.classify_modifier(probe, bit, name, before.get(name), after.get(name))
 
     def classify_modifier(self, probe: Probe, bit: int, name: str, old: list[int] | None, new: list[int] | None) -> None:
-        flipped_on = not probe.base >> bit & 1
-        if not flipped_on:
-            raise GeneratorError(f"{probe.text}: bit {bit} of {name} is set in the base")
+        set_in_base = probe.base >> bit & 1
         elements = probe.bits.setdefault(name, {})
         if new is None:
             raise GeneratorError(f"{probe.text}: bit {bit} removes {name}")
         if name in ARRAYS:
-            zeros = [0] * len(new)
-            changed = [i for i, (a, b) in enumerate(zip(old or zeros, new, strict=True)) if a != b]
+            # A base with all elements at their default prints nothing.
+            before = old or [set_in_base] * len(new)
+            changed = [i for i, (a, b) in enumerate(zip(before, new, strict=True)) if a != b]
             if len(changed) != 1:
                 raise GeneratorError(f"{probe.text}: bit {bit} changes {changed} of {name}")
             elements[changed[0]] = bit
             probe.lengths[name] = len(new)
-            if old is not None:
+            if (old is None) == bool(set_in_base):
                 probe.defaults[name] = (1 << len(new)) - 1
+        elif set_in_base:
+            raise GeneratorError(f"{probe.text}: bit {bit} of {name} is set in the base")
         else:
             value = new[0] - (old[0] if old else 0)
             if value.bit_count() != 1:
