@@ -11,18 +11,21 @@ The rows layout stays where it is already free. Buffers whose text states a layo
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from tileir.ir.core import Kernel, Op, Value
 from tileir.ir.diagnostics import error
 from tileir.ir.rewriter import Rewriter, rewrite, uses
 from tileir.ir.types import SharedType, TileType
 from tileir.layout import Layout, LayoutError
-from tileir.layout.banks import Access
+from tileir.layout.banks import Access, Proof
 from tileir.layout.choose import choose
 from tileir.layout.shared import SharedLayout
 from tileir.passes.base import Context, Pass
 from tileir.target import Target
 
 _SUFFIX = {16: "b128", 8: "b64", 4: "b32"}
+_DIRECT = {16: "x4", 12: "x3", 4: ""}
 _NARROW = {
     ("read", 2): "ds_read_u16",
     ("read", 1): "ds_read_u8",
@@ -61,11 +64,23 @@ def access_bytes(t: TileType, shared: SharedLayout | None = None) -> int:
     return max(t.elem.bytes, width)
 
 
-def accesses_of(buffer: Value, users: list[tuple[Op, int]], target: Target) -> tuple[list[Access], int | None]:
-    """All register accesses of a buffer, and the bytes per lane of the direct copies into it (None if there are none)."""
+@dataclass(frozen=True)
+class _Use:
+    """One way in which a buffer is accessed by registers: what decides its bank conflicts, and where it stands."""
+
+    instruction: str
+    layout: Layout
+    line: int = field(compare=False)
+
+
+def uses_of(buffer: Value, users: list[tuple[Op, int]]) -> tuple[tuple[_Use, ...], int | None]:
+    """All register accesses of a buffer, and the bytes per lane of the direct copies into it (None if there are none).
+
+    Raises CompileError for a tile that cannot be seen as the matrix of the buffer.
+    """
     shared = buffer.type
     assert isinstance(shared, SharedType)
-    found: list[Access] = []
+    found: list[_Use] = []
     direct: int | None = None
     for op, _ in users:
         if op.name == "copy":  # single elements of consecutive lanes: two lanes share a bank at most as one dword
@@ -79,17 +94,35 @@ def accesses_of(buffer: Value, users: list[tuple[Op, int]], target: Target) -> t
         assert t.layout is not None
         layout = as_matrix(t.layout, shared.matrix)
         if layout is None:
-            continue
+            raise error(
+                "E0802",
+                f"a tile of {list(t.shape)} in this layout cannot pass through LDS as rows of {shared.matrix[1]}",
+                op.loc,
+                legal="inner dimensions that are powers of two",
+            )
         width = access_bytes(TileType(t.elem, layout.shape, layout))
         direction = "read" if op.name == "shared_load" else "write"
-        fact = target.lds_access(lds_instruction(direction, width))
-        found.append(Access.of_layout(f"{direction} at line {op.loc.line}", fact, layout, t.elem.bits))
-    return found, direct
+        found.append(_Use(lds_instruction(direction, width), layout, op.loc.line))
+    return tuple(found), direct
+
+
+def _choose(
+    shared: SharedType, found: tuple[_Use, ...], direct: int | None, target: Target
+) -> tuple[SharedLayout, Proof]:
+    accesses = [
+        Access.of_layout(
+            f"{u.instruction} at line {u.line}", target.lds_access(u.instruction), u.layout, shared.elem.bits
+        )
+        for u in found
+    ]
+    rule = target.lds_access(f"buffer_load_dword{_DIRECT[direct]}_lds") if direct is not None else None
+    return choose(shared.matrix, shared.elem.bits, accesses, direct=rule)
 
 
 def _run(kernel: Kernel, ctx: Context) -> Kernel:
     users = uses(kernel)
     chosen: dict[Value, SharedType] = {}
+    known: dict[object, tuple[SharedLayout, Proof]] = {}  # both versions of a kernel have the same buffers
     for op in kernel.walk():
         if op.name != "shared_alloc":
             continue
@@ -97,13 +130,16 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
         assert isinstance(shared, SharedType)
         if shared.layout is not None:
             continue
+        found, direct = uses_of(op.result, users.get(op.result, []))
+        key = (shared.matrix, shared.elem.bits, found, direct)
         try:
-            found, direct = accesses_of(op.result, users.get(op.result, []), ctx.target)
-            layout, proof = choose(shared.matrix, shared.elem.bits, found, direct_bytes=direct)
+            if key not in known:
+                known[key] = _choose(shared, found, direct, ctx.target)
         except LayoutError as e:
             raise error(
                 "E0802", f"no LDS layout for %{op.result.name}: {e}", op.loc, legal="a tile of whole bytes per row"
             ) from e
+        layout, proof = known[key]
         if not proof.conflict_free:
             ctx.log.remark("R0801", f"LDS accesses of %{op.result.name} conflict: {proof.summary()}", op.loc)
         chosen[op.result] = SharedType(shared.elem, shared.shape, layout)
