@@ -98,15 +98,17 @@ class _Analysis:
         if self._guards == 0:
             for inner in reached:
                 self._need(op, inner, state)
-        elif any(self.memory.conflict(*pair) for pair in self._pairs(op, state)):
-            first = next(x for x, y, crossed in self._pairs(op, state) if self.memory.conflict(x, y, crossed))
-            raise error(
-                "E1033",
-                f"'{op.name}' needs a barrier after {first.describe()}, but waves may skip this 'guard'",
-                op.loc,
-                legal="move one of the two out of the guard",
-                notes=[Note("the other access", first.op.loc)],
-            )
+        else:
+            clash = next((x for x, y, crossed in self._pairs(op, state) if self.memory.conflict(x, y, crossed)), None)
+            if clash is not None and self.grow:
+                raise error(
+                    "E1033",
+                    f"'{op.name}' needs a barrier after {clash.describe()}, but waves may skip this 'guard'",
+                    op.loc,
+                    legal="move one of the two out of the guard",
+                    notes=[Note("the other access", clash.op.loc)],
+                )
+            self.missing |= clash is not None
         sync = self.syncs.get(op)
         return self._apply(sync, state) if sync else state
 
