@@ -122,6 +122,9 @@ class Pieces:
                 raise self.s.unsupported(f"'{name}' on {e}", self.op.loc, "convert to f32 first")
 
     def float_op(self, name: str, a: list[str]) -> str:
+        if name == "mod" and self.elem.name == "bf16":  # has no frem; remainders are exact, so f32 gives the same
+            wide = self.plain("frem", *(self.convert(x, self.elem, F32) for x in a), elem=F32)
+            return self.convert(wide, F32, self.elem)
         if name in _FLOAT:
             return self.plain(_FLOAT[name], *a)
         match name:

@@ -34,6 +34,8 @@ def mma(s: State, op: Op) -> None:
     w = s.w
     m, n, k = _triple(op)
     a, b = op.operands[0].tile, op.operands[1].tile
+    if a.elem.is_float and a.elem.bits <= 8:
+        raise s.unsupported(f"'mma' of {a.elem}", op.loc, "operands of f64, f32, f16, bf16 or i8")
     c = op.result.tile
     swapped = bool(op.attrs.get("swapped", False))
     assert a.layout is not None and b.layout is not None and c.layout is not None

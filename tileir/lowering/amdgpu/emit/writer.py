@@ -121,7 +121,7 @@ class Writer:
     def splat_const(self, text: str, element: str, n: int) -> str:
         """A constant given as MLIR attribute text, repeated `n` times."""
         t = vector_type(element, n)
-        value = f"{text} : {element}" if n == 1 else f"dense<{text}> : {t}"
+        value = f"dense<{text}> : {t}" if n > 1 else text if element == "i1" else f"{text} : {element}"
         return self.hoist(("splat", text, t), lambda: self.op(f"llvm.mlir.constant({value}) : {t}"))
 
     def binary(self, op: str, a: str, b: str, type: str = "i32") -> str:
