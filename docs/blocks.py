@@ -9,7 +9,8 @@ What is run, by the words after the three backquotes:
     tile compile         ... and compiles to a code object for both chips
     tile error=E0105     ... or is rejected with that code
     tile whole           ... is a whole file whatever it begins with
-    tile file=NAME       ... and is there under that name for the blocks below
+    tile op=NAME         the example in the declaration of an op
+    tile file=NAME       the text is there under that name for the blocks below
     sh                   lines "$ command" run, one after the other, in a directory of this document; what follows them up to
                          the next command is their output, standard error included. Exit status 0 is wanted
     sh fails             ... the last command must fail
@@ -111,6 +112,13 @@ def matches(expected: str, actual: str) -> bool:
     return re.fullmatch(pattern, "".join(f"{line}\n" for line in _stripped(actual))) is not None
 
 
+def merged(expected: str, actual: str) -> str:
+    """The actual output, with the lines of the expected one that stand for it kept: they may hide what varies."""
+    kept = [line for line in _stripped(expected) if "…" in line and line != "…"]
+    lines = [next((k for k in kept if matches(k, line)), line) for line in _stripped(actual)]
+    return "".join(f"{line}\n" for line in lines)
+
+
 def _stripped(text: str) -> list[str]:
     return [line.rstrip() for line in text.rstrip().split("\n")] if text.strip() else []
 
@@ -168,10 +176,16 @@ class Runner:
 
     def _tile(self, block: Block) -> None:
         from tileir.frontend import parse
+        from tileir.frontend.examples import example_kernel
         from tileir.ir.diagnostics import CompileError
+        from tileir.ir.registry import get
         from tileir.lowering.amdgpu.compile import compile_kernel
 
         text = block.text
+        if name := block.value("op"):
+            text = example_kernel(get(name))
+            if block.text.rstrip() != get(name).example:
+                self._fail(block, f"this is not the example that '{name}' is declared with")
         if not text.startswith("tileir") and "whole" not in block.words:
             text = FRAME.format(body="\n".join(f"  {line}" for line in text.rstrip().split("\n")))
         if name := block.value("file"):
@@ -207,9 +221,7 @@ class Runner:
                 self._fail(block, f"`{command.text}` ended with status {done.returncode}\n{done.stdout}")
             if not matches(command.expected, done.stdout):
                 self._fail(block, f"`{command.text}` printed\n{done.stdout}\ninstead of\n{command.expected}")
-                self.actual.append(
-                    (command.start, command.end, done.stdout.rstrip() + "\n" if done.stdout.strip() else "")
-                )
+                self.actual.append((command.start, command.end, merged(command.expected, done.stdout)))
 
     def _python(self, block: Block, following: Block | None) -> None:
         done = self._execute([sys.executable, "-c", block.text])
@@ -222,7 +234,7 @@ class Runner:
         elif not matches(following.text, done.stdout):
             self._fail(block, f"the script printed\n{done.stdout}\ninstead of\n{following.text}")
             end = following.offset + len(following.text)
-            self.actual.append((following.offset, end, done.stdout.rstrip() + "\n"))
+            self.actual.append((following.offset, end, merged(following.text, done.stdout)))
 
     def _execute(self, command: Sequence[str]) -> subprocess.CompletedProcess[str] | None:
         try:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
-from tileir.frontend import parse
+from tileir.frontend import parse, parse_file
 from tileir.ir.core import Module
 from tileir.ir.diagnostics import CompileError
 from tileir.ir.registry import OpDef, all_ops
@@ -17,10 +19,13 @@ from tileir.ir.types import ELEMS
 from tileir.lowering.amdgpu.emit.kernel import emit_module
 from tileir.passes.manager import run_pipeline
 
+ROOT = Path(__file__).resolve().parent.parent
 CHIPS = ("gfx942", "gfx950")
-VIEW_ELEMS = tuple(e for e in ELEMS if e != "i1")  # an i1 has no place in memory
-# Conversions are probed between these; the order is that of the table in the language reference.
-CONVERT_ELEMS = tuple(ELEMS)
+# Floats of 6 and 4 bits are packed in memory, for which there is no launcher and no lowering yet.
+ALL_ELEMS = tuple(e.name for e in ELEMS.values() if e.is_bool or e.bits >= 8)
+VIEW_ELEMS = tuple(e for e in ALL_ELEMS if e != "i1")  # an i1 has no place in memory
+CONVERT_ELEMS = ALL_ELEMS
+KERNELS = sorted([*ROOT.glob("examples/*.tile"), *ROOT.glob("tileir/kernels/*.tile")])
 
 _SHAPED = {
     "transpose": "%r = transpose(%t)\n  store(%r, %Z[%i * 32 +: 32, 0 +: 16])",
@@ -90,6 +95,16 @@ kernel @probe(%X: global<f32[L, N]>, %I: global<i32[L]>, %Z: global<f32[M, N]>) 
   %i = program_id()
   %rows = load(%I[%i * 16 +: 16])
   store(load(%X[%i * 16 +: 16, 0 +: 32]), %Z[%rows, 0 +: 32])
+}
+"""
+# A conversion that only renames registers; `lower-conversions` replaces all others.
+_RENAMES = """tileir 1
+
+kernel @probe(%X: global<f32[N, 256]>, %Z: global<f32[N, 256]>) grid(N) with(waves = 1) {
+  %i = program_id()
+  %x = load<bytes = 4, via = global>(%X[%i, 0 +: 256]) : tile<f32[256], linear(reg = [[1], [2]], lane = [[4], [8], [16], [32], [64], [128]], wave = [])>
+  %y = convert_layout(%x) : tile<f32[256], linear(reg = [[2], [1]], lane = [[4], [8], [16], [32], [64], [128]], wave = [])>
+  store<bytes = 4, via = global>(%y, %Z[%i, 0 +: 256])
 }
 """
 
@@ -168,7 +183,9 @@ def probe_text(definition: OpDef, elem: str) -> str:
 def probes(definition: OpDef) -> Iterable[tuple[str, str, dict[str, str]]]:
     """(element type, text, parameters) of all probes of an op; none for wave-level ops, which passes make."""
     name = definition.name
-    if name in _FIXED:
+    if name == "convert_layout":
+        yield "", _RENAMES, {}
+    elif name in _FIXED:
         yield "", _FIXED_FRAME.format(body=_FIXED[name]), {}
     elif name in _SHAPED:
         for elem in VIEW_ELEMS:
@@ -178,7 +195,7 @@ def probes(definition: OpDef) -> Iterable[tuple[str, str, dict[str, str]]]:
             for acc in ("f32", "f64", "i32"):
                 yield elem, _MMA_FRAME, {"T": elem, "S": acc}
     elif definition.elementwise and name != "convert":
-        for elem in ELEMS:
+        for elem in ALL_ELEMS:
             if name == "bitcast" and (elem == "i1" or not _has_twin(elem)):
                 continue
             yield elem, probe_text(definition, elem), {}
@@ -237,6 +254,20 @@ def special_forms() -> dict[str, tuple[str, ...]]:
     """Forms of accesses that are not compiled everywhere: chips on which they compile."""
     forms = {"gather": _GATHER, "scatter": _SCATTER}
     return {name: tuple(c for c in CHIPS if compiles(text, c)) for name, text in forms.items()}
+
+
+@cache
+def ops_in_compiled_kernels() -> frozenset[str]:
+    """Names of the ops in the final text of our own kernels, after it was lowered."""
+    found: set[str] = set()
+    for path in KERNELS:
+        module = parse_file(path)
+        for kernel in module.kernels:
+            for chip in CHIPS:
+                result = run_pipeline(module, kernel.name, chip)
+                emit_module(result.kernel, result.context.target)
+                found.update(op.name for op in result.kernel.walk())
+    return frozenset(found)
 
 
 def without_probe() -> list[str]:
