@@ -29,7 +29,7 @@ from tileir.simulator.decoder.immediates import SLOTS, SUFFIXES  # noqa: E402
 from tileir.simulator.decoder.operands import Undecodable, coding  # noqa: E402
 from tileir.simulator.decoder.printer import operand_text  # noqa: E402
 
-TABLES = ROOT / "tileir" / "simulator" / "decoder" / "tables"
+TABLES = ROOT / "tileir" / "simulator" / "decoder"
 LITERAL_PROBE = 0x5678
 
 OPCODES: Mapping[str, range] = {
@@ -109,6 +109,8 @@ NICE_BY_FORMAT: Mapping[str, Mapping[str, tuple[int, ...]]] = {
     "vop1dpp": {"src0": (8,)},
     "vop3p": {"vdst": (128,), "src2": (320, 24)},
 }
+HALF_PATTERNS: Mapping[str, str] = {"b32": "0x3f000000", "f16": "0x3800", "bf16": "0x3f00"}
+"""Bit patterns of 0.5 by immediate type."""
 ALTERNATIVES = 24
 """How many base encodings of an opcode to offer to the assembler."""
 EXTRA_BITS: Mapping[str, tuple[int, ...]] = {"ds": (0, 1 << 16), "vop3px2": (1 << 75,), "vop3p": (0, 3 << 59 | 1 << 14)}
@@ -409,6 +411,8 @@ class Prober:
             number = changed.pop()
             texts = [parts[1][number] if parts is not None else None for parts in split]
             coded = self.slot_coding(probe, name, number, values, texts)
+            if coded not in SLOTS:
+                coded = self.typed(probe, name, number, coded)
             probe.codings[number] = f"{name}={self.assemblable(probe, number, coded) if coded not in SLOTS else coded}"
         if name in SUFFIX_FIELDS:
             self.suffix_coding(probe, name, values, split)
@@ -435,6 +439,35 @@ class Prober:
         }
         kept = "".join(flag for flag in flags if flag not in refused)
         return f"{head}:{kept}"
+
+    def typed(self, probe: Probe, name: str, number: int, coded: str) -> str:
+        """The coding with the width and format of its float constants.
+
+        The disassembler prints 0.5 for all of them; the assembler takes the bit pattern of 0.5 in the operand's own
+        format for the inline constant, and any other number for a literal or an error.
+        """
+        match = re.match(r"(src|sdwa)(\d+)(?:\.(\w+))?:(\w*k\w*)$", coded)
+        if match is None or match.group(3) in ("i16", "b64", "f64", "i64"):
+            return coded
+        lines: list[str] = []
+        for pattern in HALF_PATTERNS.values():
+            slots = [*probe.slots]
+            slots[number] = pattern
+            lines.append(" ".join([probe.mnemonic, ", ".join(slots), *probe.suffixes]))
+        kinds = [
+            kind
+            for kind, code in zip(HALF_PATTERNS, llvm_oracle.assemble(self.chip, lines), strict=True)
+            if isinstance(code, bytes)
+            and extract(int.from_bytes(code[: self.layout.size], "little"), self.layout.fields[name]) & 255 == 240
+        ]
+        if len(kinds) > 1 or not kinds and match.group(3):
+            raise GeneratorError(f"{probe.text}: operand {number} has the constant types {kinds}")
+        if not kinds:
+            print(f"no constant type for operand {number} of {probe.text}", file=sys.stderr)
+        kind = kinds[0] if kinds else "b32"
+        if self.name in ("vop3p", "mai") and kind != "b32":
+            kind = {"f16": "pk16", "bf16": "pkbf16"}[kind]
+        return f"{match.group(1)}{match.group(2)}{'' if kind == 'b32' else '.' + kind}:{match.group(4)}"
 
     def own_slot(self, probe: Probe, name: str, changed: set[int]) -> set[int]:
         """The slot that changes without the accumulation bit, which several operands share."""
@@ -770,7 +803,6 @@ def write(chip: str, formats: Mapping[str, Mapping[int, list[str]]]) -> None:
     parts.append(" },")
     parts.append(' "symbols": ' + json.dumps(SYMBOLS, indent=1).replace("\n", "\n "))
     parts.append("}")
-    TABLES.mkdir(exist_ok=True)
     (TABLES / f"{chip}.json").write_text("\n".join(parts) + "\n", "utf-8")
 
 

@@ -70,7 +70,6 @@ IMMEDIATE_TYPES = {
     "i16": ImmediateType(16, "16"),
     "pk16": ImmediateType(32, "16"),
     "pkbf16": ImmediateType(32, "bf16"),
-    "pk32": ImmediateType(32, "32"),
 }
 """pk16 and pkbf16 stand for packed operands: integers are sign-extended to the dword, floats fill the low half."""
 

@@ -1,4 +1,4 @@
-"""The opcode tables, as read from ``tables/<chip>.json`` (written by ``tools/gen_decoder_tables.py``).
+"""The opcode tables, as read from ``<chip>.json`` (written by ``tools/gen_decoder_tables.py``).
 
 A table line is ``"opcode": [mnemonic, slots, suffixes, mask, value]``:
 
@@ -206,7 +206,7 @@ def load(chip: str) -> Table:
     """The table of "gfx942" or "gfx950"; ValueError for another chip."""
     if chip not in CHIPS:
         raise ValueError(f"no decoder table for {chip!r}; there are {', '.join(CHIPS)}")
-    data = json.loads(files("tileir.simulator.decoder").joinpath(f"tables/{chip}.json").read_text("utf-8"))
+    data = json.loads(files("tileir.simulator.decoder").joinpath(f"{chip}.json").read_text("utf-8"))
     entries = {name: _Lazy(name, lines) for name, lines in data["formats"].items()}
     return Table(chip, entries, data["symbols"])
 
