@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tileir.frontend import parse, parse_file
-from tileir.ir.core import Block, Kernel, Module, Op
+from tileir.ir.core import Kernel, Module, Op
 from tileir.ir.diagnostics import CompileError
 from tileir.ir.printer import print_kernel
 from tileir.passes.base import Context
@@ -347,12 +350,6 @@ def test_the_text_of_an_expert_is_kept() -> None:
     assert print_kernel(synchronised(kernel)) == print_kernel(kernel)
 
 
-def blocks(kernel: Kernel) -> Iterator[Block]:
-    yield kernel.body
-    for op in kernel.walk():
-        yield from op.regions
-
-
 def test_reads_do_not_move_past_writes_of_their_buffer() -> None:
     kernel = wave_kernel(
         "  shared_store(%v, %s)\n  %a = shared_load(%s) : tile<f32[32, 32]>\n"
@@ -361,3 +358,65 @@ def test_reads_do_not_move_past_writes_of_their_buffer() -> None:
     )
     words = [w for w in shape(synchronised(kernel)) if "shared" in w]
     assert words == ["shared_store s", "shared_store t", "shared_load s", "shared_store s"]
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> tuple[str, int]:
+    """Random structured programs over two buffers (a third one overlaps both) and two views, and a number of waves."""
+    fresh = itertools.count()
+
+    def block(depth: int, value: str) -> list[str]:
+        lines: list[str] = []
+        for _ in range(draw(st.integers(1, 4))):
+            n = next(fresh)
+            buffer = draw(st.sampled_from("stu"))
+            view = draw(st.sampled_from("AB"))
+            kinds = ["put", "get", "copy", "load", "store", "load", "get"] + ["for", "if", "while"] * (depth < 2)
+            match draw(st.sampled_from(kinds)):
+                case "put":
+                    lines.append(f"shared_store({value}, %{buffer})")
+                case "get":
+                    lines.append(f"%x{n} = shared_load(%{buffer}) : tile<f32[32, 32]>")
+                    value = f"%x{n}"
+                case "copy":
+                    lines.append(f"copy_async<bytes = 16>(%{view}[%z +: 32, %z +: 32], %{buffer})")
+                case "load":
+                    lines.append(
+                        f"%x{n} = load<bytes = 4, via = global>(%{view}[%z +: 32, %z +: 32]) : tile<f32[32, 32]>"
+                    )
+                    value = f"%x{n}"
+                case "store":
+                    lines.append(f"store<bytes = 4, via = global>({value}, %{view}[%z +: 32, %z +: 32])")
+                case "for":
+                    lines += [f"for %i{n} = %z to %n step %one {{", *block(depth + 1, value), "yield", "}"]
+                case "if":
+                    lines += [f"%p{n} = lt(%z, %n) : i1", f"if %p{n} {{", *block(depth + 1, value), "yield", "}"]
+                    if draw(st.booleans()):
+                        lines[-1] = "} else {"
+                        lines += [*block(depth + 1, value), "yield", "}"]
+                case "while":
+                    lines += [
+                        f"while {{ %p{n} = lt(%z, %n) : i1",
+                        f"yield %p{n} }} do {{",
+                        *block(depth + 1, value),
+                        "yield",
+                        "}",
+                    ]
+        return lines
+
+    head = ["%u = shared_alloc<offset = 2048>() : shared<f32[32, 32], rows>"]
+    return "\n".join([*head, *block(0, "%v")]), draw(st.sampled_from([1, 4]))
+
+
+@settings(max_examples=150)
+@given(programs())
+def test_random_programs_are_synchronised_minimally(program: tuple[str, int]) -> None:
+    body, waves = program
+    kernel = wave_kernel(body, waves=waves, args="%A: global<f32[64, 64]>, %B: global<f32[64, 64]>")
+    new = synchronised(kernel)
+    if waves == 1:
+        assert "barrier" not in shape(new)
+    for what, mutant in mutants(new):
+        with pytest.raises(CompileError):
+            check_synchronised(mutant)
+            raise AssertionError(f"{what} is not needed:\n{print_kernel(new)}")
