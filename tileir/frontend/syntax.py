@@ -189,9 +189,12 @@ def _bad_character(source: Source, token: Node, loc: Loc) -> Diagnostic:
 
 
 def _unfinished(source: Source, text: str, fault: SyntaxFault) -> Diagnostic:
-    """The text ends too early: points at its last character, and at the bracket that is still open."""
-    end = source.rstrip(len(source.text))
-    loc = source.loc(max(end - 1, 0), max(end, 1))
+    """The text ends too early: points at its last token, and at the bracket that is still open."""
+    start = end = 0
+    for match in table().tokens.finditer(text):
+        if match.lastgroup and match.lastgroup != "END":
+            start, end = match.span(match.lastgroup)
+    loc = source.loc(start, end)
     opened = _open_bracket(text, len(text))
     notes = (Note("opened here", source.loc(opened, opened + 1)),) if opened is not None else ()
     return Diagnostic("E0106", "the file ends in the middle", loc, notes=notes, legal=describe(set(fault.expected)))

@@ -17,6 +17,8 @@ from tileir.layout.shared import SharedLayout
 MAX_ELEMENTS = 1 << 24
 """Elements of the largest tile: 16 waves of 64 lanes with 512 registers of 32 bits hold 2^21 bytes, so this is generous."""
 
+MAX_LIST_DEPTH = 16
+
 
 class Types:
     """Elaborates types; equal layouts are built once, as they are costly and repeat on every op of a wave-level text."""
@@ -185,11 +187,16 @@ class Types:
         self._layouts[shape, self.scope.source.text[node.start : node.end]] = layout
         return layout
 
-    def _vectors(self, node: Node) -> Any:
+    def _vectors(self, node: Node, depth: int = 0) -> Any:
         """Nested lists of integers, as tuples."""
         if node.kind != "list":
             return self.integer(node, "a coordinate")
-        return tuple(self._vectors(c) for c in node.children if c is not None)
+        self._check_depth(node, depth)
+        return tuple(self._vectors(c, depth + 1) for c in node.children if c is not None)
+
+    def _check_depth(self, node: Node, depth: int) -> None:
+        if depth > MAX_LIST_DEPTH:
+            self.scope.fail("E0108", "lists nested too deeply", node, legal=f"at most {MAX_LIST_DEPTH} levels")
 
     def _shared_layout(self, elem: Elem, shape: tuple[int, ...], options: list[Node]) -> SharedLayout | None:
         node = self._one_layout(options, "buffer")
@@ -209,11 +216,14 @@ class Types:
 
     # -- attribute values --------------------------------------------------------------------------------------------
 
-    def attribute(self, node: Node, *, symbol: bool = False) -> AttrValue:
+    def attribute(self, node: Node, *, symbol: bool = False, depth: int = 0) -> AttrValue:
         """The value of an attribute; with `symbol` a bare upper-case name is the name of a dimension symbol."""
         match node.kind:
             case "list":
-                return tuple(self.attribute(c, symbol=symbol) for c in node.children if c is not None)
+                self._check_depth(node, depth)
+                return tuple(
+                    self.attribute(c, symbol=symbol, depth=depth + 1) for c in node.children if c is not None
+                )
             case "word":
                 return str(node.children[0].text)
             case "SYMBOL":

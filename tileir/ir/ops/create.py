@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tileir.ir.ops.common import check_shape, wanted_layout
-from tileir.ir.registry import AttrSpec, Check, OpDef, declare
+from tileir.ir.registry import AttrSpec, Check, OpDef, declare, format_attr
 from tileir.ir.types import F32, I1, I32, TileType, Type, scalar
 
 
@@ -19,10 +19,10 @@ def _constant(c: Check) -> Sequence[Type]:
         c.fail("E0318", f"a constant is a scalar, not {want}", legal="fill(value) : tile<…> makes a tile")
     elem = want.elem
     if isinstance(value, bool) != elem.is_bool:
-        c.fail("E0319", f"{value} is not a value of {elem}", legal="true or false for i1, numbers otherwise")
+        c.fail("E0319", f"{format_attr(value)} is not a value of {elem}", legal="true or false for i1, numbers otherwise")
     if elem.is_int:
         if not isinstance(value, int):
-            c.fail("E0319", f"{value} is not a value of {elem}", legal="an integer literal, or convert")
+            c.fail("E0319", f"{format_attr(value)} is not a value of {elem}", legal="an integer literal, or convert")
         low, high = -(1 << (elem.bits - 1)), (1 << elem.bits) - 1
         if not low <= value <= high:
             c.fail("E0320", f"{value} does not fit in {elem}", legal=f"{low} to {high}")
