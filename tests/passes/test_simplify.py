@@ -154,7 +154,10 @@ def test_invariant_scalars_leave_loops_and_the_others_stay() -> None:
         "    %tile = fill(%inv + %outer + %inner) : tile<i32[64]>\nstore(%tile, %O[0 +: 64])\n  }\n}"
     )
     first, second = (i for i, line in enumerate(lines) if line.startswith("for"))
-    where = {text: next(i for i, line in enumerate(lines) if f"{text} = mul" in line) for text in ("%inv", "%outer", "%inner")}
+    where = {
+        text: next(i for i, line in enumerate(lines) if f"{text} = mul" in line)
+        for text in ("%inv", "%outer", "%inner")
+    }
     assert where["%inv"] < first < where["%outer"] < second < where["%inner"]
 
 

@@ -1,0 +1,163 @@
+"""allocate-lds: who may share bytes, and what is said when they do not suffice (case lds-budget)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tileir.frontend import parse
+from tileir.ir.core import Kernel, Module, Op
+from tileir.ir.diagnostics import CompileError
+from tileir.passes.allocate_lds import PASS, allocate, check_allocation
+from tileir.passes.base import Context
+from tileir.passes.lds_sizes import Buffer
+from tileir.target import get
+
+
+def allocated(body: str, chip: str = "gfx950") -> Kernel:
+    text = f"""tileir 1
+kernel @k(%A: global<f32[64, 64]>) grid(1) with(target = {chip}, waves = 4) {{
+  %z = constant<0>() : i32
+  %n = constant<8>() : i32
+  %f = constant<0.0>() : f32
+  %v = fill(%f) : tile<f32[32, 32]>
+{body}
+}}
+"""
+    kernel = parse(text, "lds.tile").kernels[0]
+    new = PASS.run(kernel, Context(get(chip), Module([kernel], sources={"lds.tile": text})))
+    check_allocation(new, get(chip))
+    return new
+
+
+def offsets(kernel: Kernel) -> dict[str, object]:
+    return {op.result.name: op.attrs["offset"] for op in kernel.walk() if op.name == "shared_alloc"}
+
+
+def alloc(name: str, attrs: str = "", layout: str = "rows", shape: str = "32, 32") -> str:
+    return f"  %{name} = shared_alloc{attrs}() : shared<f32[{shape}], {layout}>\n"
+
+
+def use(name: str, n: int) -> str:
+    return f"  shared_store(%v, %{name})\n  %r{name}{n} = shared_load(%{name}) : tile<f32[32, 32]>\n"
+
+
+def test_buffers_used_at_one_time_lie_apart() -> None:
+    kernel = allocated(alloc("s") + alloc("t") + use("s", 0) + use("t", 0) + use("s", 1))
+    assert sorted(offsets(kernel).values()) == [0, 4096]
+    assert kernel.attrs["lds"] == 8192
+
+
+def test_buffers_used_one_after_the_other_share() -> None:
+    kernel = allocated(alloc("s") + alloc("t") + use("s", 0) + use("t", 0))
+    assert offsets(kernel) == {"s": 0, "t": 0}
+    assert kernel.attrs["lds"] == 4096
+
+
+def test_a_loop_keeps_what_it_uses_for_all_of_its_iterations() -> None:
+    loop = "  for %i = %z to %n step %n {\n" + use("s", 0) + use("t", 0) + "  yield\n  }\n"
+    assert sorted(offsets(allocated(alloc("s") + alloc("t") + loop)).values()) == [0, 4096]
+    inside = "  for %i = %z to %n step %n {\n" + alloc("s") + use("s", 0) + alloc("t") + use("t", 0) + "  yield\n  }\n"
+    assert offsets(allocated(inside)) == {"s": 0, "t": 0}
+
+
+def test_branches_share_and_the_join_does_not() -> None:
+    branch = (
+        "  %p = lt(%z, %n) : i1\n  if %p {\n" + use("s", 0) + "  yield\n  } else {\n" + use("t", 0) + "  yield\n  }\n"
+    )
+    assert offsets(allocated(alloc("s") + alloc("t") + branch)) == {"s": 0, "t": 0}
+    after = offsets(allocated(alloc("s") + alloc("t") + branch + use("s", 1)))
+    assert sorted(after.values()) == [0, 4096]
+
+
+def test_carried_buffers_are_in_use_while_the_loop_runs() -> None:
+    loop = (
+        "  %a, %b = for %i = %z to %n step %n carry(%x = %s, %y = %t) {\n  shared_store(%v, %x)\n  yield %y, %x\n  }\n"
+        "  %r = shared_load(%a) : tile<f32[32, 32]>\n"
+    )
+    kernel = allocated(alloc("s") + alloc("t") + alloc("u") + use("t", 0) + loop + use("u", 0))
+    found = offsets(kernel)
+    assert found["s"] != found["t"] and found["u"] in (0, 4096) and kernel.attrs["lds"] == 8192
+
+
+def test_alignment_of_copies_and_swizzles_and_kept_offsets() -> None:
+    copy = "  copy_async<bytes = 16>(%A[%z +: 32, %z +: 32], %t)\n"
+    small = "  %w = shared_alloc() : shared<f32[3, 4], rows>\n"
+    touch = "  %small = fill(%f) : tile<f32[3, 4]>\n  shared_store(%small, %w)\n"
+    rest = "  %x = shared_load(%t) : tile<f32[32, 32]>\n  %y = shared_load(%w) : tile<f32[3, 4]>\n"
+    found = offsets(allocated(small + alloc("t") + touch + copy + rest))
+    assert found["t"] % 1024 == 0  # type: ignore[operator]
+    kept = offsets(allocated(alloc("s", "<offset = 8192>") + alloc("t") + use("s", 0) + use("t", 0) + use("s", 1)))
+    assert kept["s"] == 8192 and kept["t"] == 0
+
+
+@pytest.mark.parametrize(("chip", "budget"), [("gfx942", 65536), ("gfx950", 163840)])
+def test_lds_budget(chip: str, budget: int) -> None:
+    """The error lists every buffer with its bytes and place, and the budget of the chip."""
+    body = "".join(alloc(n, shape="128, 128") for n in "stu") + (
+        "  %w = fill(%f) : tile<f32[128, 128]>\n"
+        + "".join(f"  shared_store(%w, %{n})\n" for n in "stu")
+        + "".join(f"  %r{n} = shared_load(%{n}) : tile<f32[128, 128]>\n" for n in "stu")
+    )
+    with pytest.raises(CompileError) as caught:
+        allocated(body, chip)
+    (d,) = caught.value.diagnostics
+    assert d.code == "E0861" and str(budget) in d.message and "196608" in d.message
+    assert d.loc.line == 7
+    assert [(n.loc.line if n.loc else 0, "65536 bytes" in n.message) for n in d.notes] == [
+        (7, True),
+        (8, True),
+        (9, True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lds", "first", "second", "message"),
+    [
+        (8192, 0, 2048, "share bytes"),
+        (4096, 0, 4096, "does not fit"),
+        (8192, 0, -1, "no offset"),
+        (8192, 0, 4112, "does not fit"),
+        (1 << 20, 0, 4096, "needs 1048576 bytes"),
+    ],
+)
+def test_the_form_rejects_wrong_places(lds: int, first: int, second: int, message: str) -> None:
+    at = ["" if o < 0 else f"<offset = {o}>" for o in (first, second)]
+    body = alloc("s", at[0]) + alloc("t", at[1]) + use("s", 0) + use("t", 0) + use("s", 1)
+    text = (
+        f"tileir 1\nkernel @k() grid(1) with(target = gfx950, lds = {lds}) {{\n"
+        f"  %f = constant<0.0>() : f32\n  %v = fill(%f) : tile<f32[32, 32]>\n{body}}}\n"
+    )
+    with pytest.raises(CompileError) as caught:
+        check_allocation(parse(text, "lds.tile").kernels[0], get("gfx950"))
+    assert message in caught.value.diagnostics[0].message
+
+
+@st.composite
+def many(draw: st.DrawFn) -> list[Buffer]:
+    found: list[Buffer] = []
+    for _ in range(draw(st.integers(1, 12))):
+        first = draw(st.integers(0, 30))
+        size = draw(st.integers(1, 5000))
+        found.append(
+            Buffer(
+                Op("shared_alloc", []),
+                size,
+                draw(st.sampled_from([16, 128, 1024])),
+                first,
+                first + draw(st.integers(0, 10)),
+            )
+        )
+    return found
+
+
+@given(many())
+def test_random_lifetimes_never_collide(found: list[Buffer]) -> None:
+    places = allocate(found)
+    for i, a in enumerate(found):
+        start = places[a.op]
+        assert start >= 0 and start % a.alignment == 0
+        for b in found[:i]:
+            apart = start + a.size <= places[b.op] or places[b.op] + b.size <= start
+            assert apart or not a.meets(b)
