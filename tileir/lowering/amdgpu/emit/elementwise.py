@@ -91,6 +91,8 @@ class Pieces:
 
     def int_op(self, name: str, a: list[str]) -> str:
         e = self.elem
+        if name in ("div", "mod", "cdiv") and not _harmless_divisor(self.op.operands[1]):
+            return self.guarded_division(name, a)
         if name in _INT:
             return self.plain(_INT[name], *a)
         match name:
@@ -109,17 +111,34 @@ class Pieces:
                 count = self.plain("and", a[1], self.const(e.bits - 1))
                 return self.plain("shl" if name == "shl" else "ashr", a[0], count)
             case "cdiv":
-                q = self.plain("sdiv", a[0], a[1])
-                rest = self.plain("sub", a[0], self.plain("mul", q, a[1]))
-                inexact = self.w.op(f'llvm.icmp "ne" {rest}, {self.const(0)} : {self.type()}')
-                signs = self.plain("xor", a[0], a[1])
-                same = self.w.op(f'llvm.icmp "sge" {signs}, {self.const(0)} : {self.type()}')
-                up = self.plain("and", inexact, same, elem=I1)
-                return self.plain("add", q, self.cast("zext", up, I1, e))
+                return self.ceil_division(*a)
             case "fma":
                 return self.plain("add", self.plain("mul", a[0], a[1]), a[2])
             case _:
                 raise self.s.unsupported(f"'{name}' on {e}", self.op.loc, "convert to f32 first")
+
+    def guarded_division(self, name: str, a: list[str]) -> str:
+        """A division whose divisor may be 0 or -1, for which LLVM defines no result: division by 1, then the results that
+        the language states (0: quotient -1, remainder the dividend; -1: the dividend negated, remainder 0)."""
+        zero, minus_one = self.const(0), self.const(-1)
+        by_zero = self.w.op(f'llvm.icmp "eq" {a[1]}, {zero} : {self.type()}')
+        by_minus_one = self.w.op(f'llvm.icmp "eq" {a[1]}, {minus_one} : {self.type()}')
+        safe = self.select(self.plain("or", by_zero, by_minus_one, elem=I1), self.const(1), a[1], self.elem)
+        if name == "mod":  # the remainder of a division by 1 is 0
+            return self.select(by_zero, a[0], self.plain("srem", a[0], safe), self.elem)
+        quotient = self.plain("sdiv", a[0], safe) if name == "div" else self.ceil_division(a[0], safe)
+        quotient = self.select(by_minus_one, self.plain("sub", zero, a[0]), quotient, self.elem)
+        return self.select(by_zero, minus_one, quotient, self.elem)
+
+    def ceil_division(self, a: str, b: str) -> str:
+        e = self.elem
+        q = self.plain("sdiv", a, b)
+        rest = self.plain("sub", a, self.plain("mul", q, b))
+        inexact = self.w.op(f'llvm.icmp "ne" {rest}, {self.const(0)} : {self.type()}')
+        signs = self.plain("xor", a, b)
+        same = self.w.op(f'llvm.icmp "sge" {signs}, {self.const(0)} : {self.type()}')
+        up = self.plain("and", inexact, same, elem=I1)
+        return self.plain("add", q, self.cast("zext", up, I1, e))
 
     def float_op(self, name: str, a: list[str]) -> str:
         if name == "mod" and self.elem.name == "bf16":  # has no frem; remainders are exact, so f32 gives the same
@@ -157,8 +176,7 @@ class Pieces:
             case "rcp":
                 y = self.plain("fdiv", one, x[0], elem=wide)
             case "sigmoid":
-                e_x = self.intrinsic("exp", self.plain("fneg", x[0], elem=wide, flags=False), elem=wide)
-                y = self.plain("fdiv", one, self.plain("fadd", one, e_x, elem=wide), elem=wide)
+                y = self.sigmoid(x[0])
             case "tanh":
                 y = self.tanh(x[0])
             case _ if name in _INTRINSIC:
@@ -169,6 +187,15 @@ class Pieces:
                 )
         return self.convert(y, wide, e)
 
+    def sigmoid(self, x: str) -> str:
+        """1 / (1 + t) with t = exp(-|x|), t / (1 + t) for negative x: t cannot overflow."""
+        one, t = self.const(1.0, F32), self.type(F32)
+        size = self.plain("fneg", self.intrinsic("fabs", x, elem=F32), elem=F32, flags=False)
+        decay = self.intrinsic("exp", size, elem=F32)
+        negative = self.w.op(f'llvm.fcmp "olt" {x}, {self.const(0.0, F32)} : {t}')
+        top = self.select(negative, decay, one, F32)
+        return self.plain("fdiv", top, self.plain("fadd", one, decay, elem=F32), elem=F32)
+
     def tanh(self, x: str) -> str:
         """(1 - t) / (1 + t) with t = exp(-2|x|), sign restored; near zero, where that cancels, the Taylor polynomial
         x - x³/3 + 2x⁵/15 - 17x⁷/315 (its next term is below 2⁻³² of x for |x| < 0.1)."""
@@ -178,14 +205,13 @@ class Pieces:
         ratio = self.plain(
             "fdiv", self.plain("fsub", one, decay, elem=F32), self.plain("fadd", one, decay, elem=F32), elem=F32
         )
-        far = self.intrinsic("copysign", ratio, x, elem=F32)
         square = self.plain("fmul", x, x, elem=F32)
         series = self.const(-17.0 / 315.0, F32)
         for c in (2.0 / 15.0, -1.0 / 3.0):
             series = self.intrinsic("fma", series, square, self.const(c, F32), elem=F32)
         near = self.intrinsic("fma", self.plain("fmul", x, square, elem=F32), series, x, elem=F32)
         small = self.w.op(f'llvm.fcmp "olt" {size}, {self.const(0.1, F32)} : {t}')
-        return self.select(small, near, far, F32)
+        return self.intrinsic("copysign", self.select(small, near, ratio, F32), x, elem=F32)
 
     def convert(self, x: str, source: Elem, target: Elem) -> str:
         if source == target:
@@ -228,6 +254,17 @@ class Pieces:
         from tileir.ir.types import F64
 
         return self.cast("fptrunc", self.cast("sitofp", x, source, F64), F64, target)
+
+
+def _harmless_divisor(v: Value) -> bool:
+    """A constant by which LLVM divides as the language does."""
+    op = v.owner
+    if op is not None and op.name in ("fill", "broadcast"):
+        return _harmless_divisor(op.operands[0])
+    if op is None or op.name != "constant":
+        return False
+    value, mask = op.attrs["value"], (1 << v.tile.elem.bits) - 1
+    return isinstance(value, int) and value & mask not in (0, mask)
 
 
 def _suffix(elem: Elem, n: int) -> str:
