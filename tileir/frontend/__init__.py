@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def parse(
 
 
 @contextmanager
-def _collector_paused() -> Iterator[None]:
+def _collector_paused() -> Generator[None, None, None]:
     """Reading a file makes many objects and almost no garbage: collections would only cost time, half of it for long texts."""
     was_enabled = gc.isenabled()
     gc.disable()

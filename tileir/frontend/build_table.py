@@ -131,7 +131,9 @@ def dump(table: dict[str, Any]) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tileir.frontend.build_table", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tileir.frontend.build_table", description="Makes the parse table of grammar.lark."
+    )
     parser.add_argument("--check", action="store_true", help="only say whether the shipped table is up to date")
     options = parser.parse_args(argv)
     text = dump(build(GRAMMAR.read_text(encoding="utf-8")))

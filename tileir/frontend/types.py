@@ -221,9 +221,7 @@ class Types:
         match node.kind:
             case "list":
                 self._check_depth(node, depth)
-                return tuple(
-                    self.attribute(c, symbol=symbol, depth=depth + 1) for c in node.children if c is not None
-                )
+                return tuple(self.attribute(c, symbol=symbol, depth=depth + 1) for c in node.children if c is not None)
             case "word":
                 return str(node.children[0].text)
             case "SYMBOL":

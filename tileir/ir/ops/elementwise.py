@@ -203,7 +203,7 @@ declare(
         _rule("int float"),
         elementwise=True,
         category="elementwise",
-        semantics=lambda ctx, op, args: numeric.fused_multiply_add(*args, op.operands[0].tile.elem),
+        semantics=lambda ctx, op, args: numeric.fused_multiply_add(args[0], args[1], args[2], op.operands[0].tile.elem),
         example="%r = fma(%a, %b, %a) : tile<f32[64, 64]>",
     )
 )
