@@ -151,6 +151,42 @@ def _coalesced(t: TileType, view: GlobalType | None, spans: tuple[int | None, ..
     return blocked(t.shape, waves, axis_order=order, vector=vector)
 
 
+def _turned(t: TileType, waves: int) -> Layout:
+    """Layout of a loaded tile [k, n] that goes to LDS as [n, k]: a lane holds a small block, so that it reads runs of
+    columns from memory and writes runs of rows, of up to 16 bytes each, to LDS."""
+    rows, cols = t.shape
+    per_lane = max(1, t.size // (64 * waves))
+    run = LANE_BYTES // t.elem.bytes
+    k_run = min(run, 1 << (rows.bit_length() - 1), 1 << (per_lane.bit_length() - 1))
+    n_run = max(1, min(run, 1 << (cols.bit_length() - 1), per_lane // k_run))
+    if rows % k_run or cols % n_run:
+        return blocked(t.shape, waves, axis_order=[1, 0], vector=1)
+    outer = blocked((rows // k_run, cols // n_run), waves, axis_order=[1, 0], vector=1)
+
+    def widen(vectors: tuple[tuple[int, ...], ...]) -> list[tuple[int, int]]:
+        return [(v[0] * k_run, v[1] * n_run) for v in vectors]
+
+    block = [(0, 1 << i) for i in range(n_run.bit_length() - 1)] + [(1 << i, 0) for i in range(k_run.bit_length() - 1)]
+    return Layout.from_bases(t.shape, [*block, *widen(outer.reg)], widen(outer.lane), widen(outer.wave), outer.reps)
+
+
+def _goes_turned_to_lds(op: Op, users: dict[Value, list[tuple[Op, int]]]) -> bool:
+    return any(
+        user.name == "transpose" and any(last.name == "shared_store" for last, _ in users.get(user.result, []))
+        for user, _ in users.get(op.result, [])
+    )
+
+
+def _rows_first(layout: Layout, axis: int) -> Layout:
+    """The same layout with the register bits along `axis` lowest: a renaming of registers that makes runs along it."""
+
+    def along(v: tuple[int, ...]) -> tuple[int, int]:
+        alone = v[axis] and not any(x for d, x in enumerate(v) if d != axis)
+        return (0, v[axis]) if alone else (1, 0)
+
+    return Layout.from_bases(layout.shape, sorted(layout.reg, key=along), layout.lane, layout.wave, layout.reps)
+
+
 def _propagate(kernel: Kernel, classes: _Classes) -> None:
     """Carries known layouts across ops that relate two classes, until nothing changes."""
     changed = True
@@ -208,11 +244,14 @@ def _classify(kernel: Kernel, waves: int, ctx: Context) -> tuple[_Classes, dict[
         for v, layout in zip(op.operands[:2], _mma_layouts(op, attrs), strict=False):
             classes.put(v, layout)
     _propagate(kernel, classes)
+    users = uses(kernel)
     for op in kernel.walk():
         if op.name == "load" and is_tile(op.result):
             view = op.operands[0].type
             assert isinstance(view, GlobalType)
-            if classes.put(op.result, _coalesced(op.result.tile, view, op.spans, waves)):
+            turned = op.result.tile.rank == 2 and _goes_turned_to_lds(op, users)
+            layout = _turned(op.result.tile, waves) if turned else _coalesced(op.result.tile, view, op.spans, waves)
+            if classes.put(op.result, layout):
                 _propagate(kernel, classes)
     for op in kernel.walk():
         for v in [*op.results, *(a for r in op.regions for a in r.args)]:
@@ -330,6 +369,10 @@ class _Apply:
         if is_free(v):
             return self.convert(rw, v, best)
         layout = self.of(v)
+        if op.name == "shared_store":
+            runs = _rows_first(layout, v.tile.rank - 1)
+            if runs.contiguous(v.tile.rank - 1) > layout.contiguous(v.tile.rank - 1):
+                layout = runs
         if isinstance(view, GlobalType) and spans is not None and len([s for s in spans if s]) == v.tile.rank:
             d = contiguous_dim(view)
             kept = [i for i, s in enumerate(spans) if s is not None]

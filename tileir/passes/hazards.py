@@ -80,7 +80,7 @@ class Memory:
     @staticmethod
     def _accesses(op: Op) -> list[Access]:
         match op.name:
-            case "shared_load":
+            case "shared_load" | "shared_load_transposed":
                 return [Access(op, op.operands[0], False, LGKM)]
             case "shared_store":
                 return [Access(op, op.operands[1], True, LGKM)]

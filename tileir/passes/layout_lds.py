@@ -22,9 +22,11 @@ from tileir.layout.banks import Access, Proof
 from tileir.layout.choose import choose
 from tileir.layout.shared import SharedLayout
 from tileir.passes.base import Context, Pass
+from tileir.passes.transposing_reads import addressed_layout
 from tileir.target import Target
 
 _SUFFIX = {16: "b128", 8: "b64", 4: "b32"}
+TRANSPOSING_READ = "ds_read_b64_tr_b16"
 _DIRECT = {16: "x4", 12: "x3", 4: ""}
 _NARROW = {
     ("read", 2): "ds_read_u16",
@@ -90,7 +92,12 @@ def uses_of(buffer: Value, users: list[tuple[Op, int]]) -> tuple[tuple[_Use, ...
             assert isinstance(width, int)
             direct = width
             continue
-        t = (op.result if op.name == "shared_load" else op.operands[0]).tile
+        t = (op.operands[0] if op.name == "shared_store" else op.result).tile
+        if op.name == "shared_load_transposed":
+            source = addressed_layout(t)
+            assert source is not None, "the op is only made where such a read exists"
+            found.append(_Use(TRANSPOSING_READ, source, op.loc.line))
+            continue
         assert t.layout is not None
         layout = as_matrix(t.layout, shared.matrix)
         if layout is None:

@@ -8,14 +8,14 @@ from tileir.ir.core import Kernel, Op
 from tileir.ir.diagnostics import Diagnostic, Note
 from tileir.ir.location import Loc
 from tileir.ir.ops.contract import accumulator
-from tileir.ir.types import Elem, GlobalType, Type
+from tileir.ir.types import ELEMS, Elem, GlobalType, Type
 from tileir.target import Mfma, Target
 
 WIDE_DIRECT_BYTES = 16  # the copies that `direct` means: one b128 per lane
 
 # Ops that move a value without looking at it: any element that fits in memory will do.
 _MOVES = frozenset(
-    "load store bitcast transpose reshape broadcast fill constant where shared_alloc shared_load shared_store "
+    "load store bitcast transpose reshape broadcast fill constant where shared_alloc shared_load shared_load_transposed shared_store "
     "copy_async convert_layout for while if guard yield accessible".split()
 )
 
@@ -78,7 +78,7 @@ def _types(op: Op) -> list[Type]:
 
 def _legal_small(op: Op, target: Target) -> str:
     if op.name == "convert":
-        small = [e for e in target.legal_elems("convert") if e.startswith(("f8", "f6", "f4"))]
+        small = [e for e in target.legal_elems("convert") if is_small_float(ELEMS[e])]
         return f"convert to or from {', '.join(small)}"
     return "convert<f32>(…) first, and back afterwards"
 
@@ -89,7 +89,7 @@ def _kind_notes(elem: Elem, target: Target) -> tuple[Note, ...]:
     if elem.bits < 8:
         return (Note(f"{target.name} {'has' if target.supports('mfma_f8f6f4') else 'lacks'} 6- and 4-bit floats"),)
     kind = target.f8_kind
-    own = [e for e in target.legal_elems("convert") if e.startswith("f8")]
+    own = [e for e in target.legal_elems("convert") if is_small_float(ELEMS[e]) and ELEMS[e].bits == 8]
     return (Note(f"the 8-bit floats of {target.name} are of the {kind} kind: {', '.join(own)}"),)
 
 

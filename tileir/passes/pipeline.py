@@ -16,6 +16,7 @@ ORDER = (
     "assign-layouts",
     "simplify",
     "lower-conversions",
+    "transposing-reads",
     "layout-lds",
     "allocate-lds",
     "order-grid",

@@ -36,6 +36,21 @@ def staged_loads(kernel: Kernel) -> list[Op]:
     return [op for op in kernel.walk() if op.name == "load" and op.result.tile.rank == 2 and feeds_mma(op.result)]
 
 
+def reduces_over_rows(op: Op, users: dict[Value, list[tuple[Op, int]]]) -> bool:
+    """Whether the `mma` that the load feeds sums over the rows of the loaded tile, so that what a lane needs together
+    does not lie together in memory."""
+
+    def over_rows(v: Value, turned: bool) -> bool:
+        for user, i in users.get(v, []):
+            if user.name == "mma" and i < 2:
+                return (i == 1) != turned
+            if user.name == "transpose" and over_rows(user.result, not turned):
+                return True
+        return False
+
+    return over_rows(op.result, False)
+
+
 def can_copy_directly(op: Op, ctx: Context) -> bool:
     """Whether the load can become a direct copy: 16 bytes per lane by buffer instructions, outside elements zero."""
     wide = max(ctx.target.direct_to_lds_bytes)
@@ -59,13 +74,21 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
                 legal="stage loads that feed an 'mma' directly or through 'transpose'",
             )
     outer = _outermost(kernel)
+    users = uses(kernel)
     buffers: dict[Op, Value] = {}
+    turned = {
+        op
+        for op in staged
+        if op.attrs.get("via") == "buffer"
+        and op.result.tile.elem.bits <= 16
+        and reduces_over_rows(op, users)
+        and not (op.result.tile.elem.bits == 16 and ctx.target.supports("lds_transpose_read_b16"))
+    }
 
     def allocate(rw: Rewriter, op: Op) -> None:
         t = op.result.tile
-        buffers[op] = rw.value(
-            "shared_alloc", types=[SharedType(t.elem, t.shape)], hint=f"s{op.result.name}", loc=op.loc
-        )
+        shape = t.shape[::-1] if op in turned else t.shape
+        buffers[op] = rw.value("shared_alloc", types=[SharedType(t.elem, shape)], hint=f"s{op.result.name}", loc=op.loc)
 
     def rule(rw: Rewriter, op: Op) -> bool:
         if op.regions and op not in outer:  # a loop or branch at the level where buffers live
@@ -79,6 +102,9 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
             allocate(rw, op)
         buffer = buffers[op]
         t = op.result.tile
+        if op in turned:  # the chip has no transposing reads: turn the tile in registers on its way to LDS
+            _stage_turned(rw, op, buffer)
+            return True
         if can_copy_directly(op, ctx):
             operands = [rw.use(v) for v in op.operands]
             rw.op("copy_async", [*operands, buffer], {"bytes": 16}, spans=op.spans, operand_locs=op.operand_locs)
@@ -87,15 +113,25 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
             attrs: dict[str, AttrValue] = {"bytes": t.elem.bytes, "pad": op.attrs.get("pad", 0)}
             rw.op("copy", [*operands, buffer], attrs, spans=op.spans, operand_locs=op.operand_locs)
         else:
-            attrs = {k: v for k, v in op.attrs.items() if k not in ("stage", "depth")}
-            operands = [rw.use(v) for v in op.operands]
-            loaded = rw.value("load", operands, attrs, spans=op.spans, hint=f"g{op.result.name}")
-            rw.op("shared_store", [loaded, buffer])
+            rw.op("shared_store", [_loaded(rw, op), buffer])
         value = rw.op("shared_load", [buffer], types=[t], names=[op.result.name])
         rw.replace(op, value.results)
         return True
 
     return rewrite(kernel, rule)
+
+
+def _loaded(rw: Rewriter, op: Op) -> Value:
+    attrs = {k: v for k, v in op.attrs.items() if k not in ("stage", "depth")}
+    operands = [rw.use(v) for v in op.operands]
+    return rw.value("load", operands, attrs, spans=op.spans, hint=f"g{op.result.name}")
+
+
+def _stage_turned(rw: Rewriter, op: Op, buffer: Value) -> None:
+    turned = rw.value("transpose", [_loaded(rw, op)], hint=f"t{op.result.name}")
+    rw.op("shared_store", [turned, buffer])
+    read = rw.value("shared_load", [buffer], types=[turned.tile], hint=f"r{op.result.name}")
+    rw.replace(op, [rw.value("transpose", [read], names=[op.result.name])])
 
 
 def _outermost(kernel: Kernel) -> dict[Op, Op]:

@@ -65,6 +65,22 @@ declare(
 )
 
 
+declare(
+    OpDef(
+        "shared_load_transposed",
+        "The same as shared_load, by transposing reads: lanes hold runs of rows of the buffer, not of columns. 16-bit elements, "
+        "chips that have such reads.",
+        ("buffer",),
+        _shared_load,
+        level="wave",
+        effects=frozenset({"read"}),
+        category="wave",
+        semantics=lambda ctx, op, args: ctx.shared_load(op, args[0]),
+        example="%x = shared_load_transposed(%s) : tile<f32[64, 64]>",
+    )
+)
+
+
 def _shared_store(c: Check) -> Sequence[Type]:
     value, t = c.tile(0), _buffer(c, 1)
     if value.shape != t.shape or value.elem != t.elem:

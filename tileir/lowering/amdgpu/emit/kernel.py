@@ -68,6 +68,7 @@ class _Ops:
             "store": views.store,
             "accessible": views.accessible,
             "shared_load": shared.load,
+            "shared_load_transposed": shared.load_transposed,
             "shared_store": shared.store,
             "copy_async": shared.copy_direct,
             "copy": shared.copy_elements,

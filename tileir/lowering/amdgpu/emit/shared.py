@@ -22,6 +22,7 @@ from tileir.lowering.amdgpu.emit.state import State
 from tileir.lowering.amdgpu.emit.tiles import Tile
 from tileir.lowering.amdgpu.emit.writer import scalar_type, vector_type
 from tileir.passes.layout_lds import access_bytes, as_matrix
+from tileir.passes.transposing_reads import addressed_layout
 
 POINTER = "!llvm.ptr<3>"
 # Scopes that tell LLVM that direct copies and register accesses do not touch the same bytes at the same time: our own waits
@@ -173,6 +174,20 @@ def load(s: State, op: Op) -> None:
             piece = w.select(inside, piece, s.splat_literal(0, t.elem, n), vector_type(element, n))
         pieces.append(piece)
     s.values[op.result] = Tile(t, n, pieces)
+
+
+def load_transposed(s: State, op: Op) -> None:
+    """Every read delivers 4 elements along rows; lanes address what the layout of `addressed_layout` says."""
+    w, t = s.w, op.result.tile
+    source = addressed_layout(t)
+    assert source is not None, "the op is only made where such a read exists"
+    registers = list(range(0, source.num_registers, 4))
+    piece = vector_type(scalar_type(t.elem), 4)
+    pieces = [
+        w.op(f"rocdl.ds.read.tr16.b64 {address} : {POINTER} -> {piece}")
+        for address in addresses(s, op.operands[0], source, registers)
+    ]
+    s.values[op.result] = Tile(t, 4, pieces)
 
 
 def hole_test(s: State, layout: Layout, r: int) -> str:

@@ -40,6 +40,8 @@ class Tile:
             return [piece] * (self.count // chunk)
         if chunk == self.chunk:
             return self.chunks
+        if chunk > self.chunk > 1:
+            return self._join(w, chunk)
         scalars = self.chunks
         if self.chunk > 1:
             if chunk < self.chunk and chunk > 1:
@@ -47,6 +49,19 @@ class Tile:
             t = vector_type(self.element, self.chunk)
             scalars = [w.extract(c, i, t) for c in self.chunks for i in range(self.chunk)]
         return [w.pack(scalars[i : i + chunk], self.element) for i in range(0, self.count, chunk)]
+
+    def _join(self, w: Writer, chunk: int) -> list[str]:
+        """Neighbouring pieces put together two by two."""
+        pieces, n = self.chunks, self.chunk
+        while n < chunk:
+            picks = ", ".join(str(i) for i in range(2 * n))
+            t = vector_type(self.element, n)
+            pieces = [
+                w.op(f"llvm.shufflevector {pieces[i]}, {pieces[i + 1]} [{picks}] : {t}")
+                for i in range(0, len(pieces), 2)
+            ]
+            n *= 2
+        return pieces
 
     def _split(self, w: Writer, chunk: int) -> list[str]:
         t = vector_type(self.element, self.chunk)
