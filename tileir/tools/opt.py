@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from tileir.ir.core import Kernel, Module
@@ -28,6 +29,7 @@ from tileir.tools.expectations import mismatches
 
 LATER_STAGES = ("mlir", "llvm", "asm")
 BINARIES = {"obj", "hsaco"}
+SUFFIXES = {".tile": "tile", ".mlir": "mlir", ".ll": "llvm", ".s": "asm", ".o": "obj", ".json": "stats"}
 
 DESCRIPTION = """\
 Compiles a .tile file to an AMD code object, or stops on the way and prints what it has. Every stage is text that can be
@@ -47,7 +49,7 @@ examples:
   stop, edit, resume:
     tileir-opt gemm.tile --target gfx950 --stop-after place-memory -o staged.tile
     tileir-opt staged.tile --start-from assign-layouts -o gemm.hsaco
-    tileir-opt gemm.tile --target gfx950 --emit asm -o gemm.s
+    tileir-opt gemm.tile --target gfx950 -o gemm.s
     tileir-opt gemm.s --target gfx950 --start-from asm -o gemm.hsaco
   find the pass that breaks a kernel (runs the interpreter before and after each):
     tileir-opt gemm.tile --target gfx950 --verify-each run --emit tile
@@ -70,7 +72,8 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--emit",
         choices=("tile", *LATER_STAGES, "obj", "hsaco", "stats"),
-        help="what to write (default: tile when stopping after a pass or without -o, else hsaco)",
+        help="what to write (default: tile when stopping after a pass or without -o, else what the suffix of OUT says: "
+        ".tile .mlir .ll .s .o .json (stats) .hsaco)",
     )
     p.add_argument(
         "-o", dest="output", metavar="OUT", help="output file, written whole or not at all (default: stdout)"
@@ -137,7 +140,8 @@ def _main(argv: Sequence[str]) -> int:
 def _check(args: argparse.Namespace) -> None:
     """Settles what to emit and rejects options that contradict each other."""
     if args.emit is None:
-        args.emit = "tile" if args.stop_after or args.output in (None, "-") else "hsaco"
+        by_name = SUFFIXES.get(Path(args.output or "").suffix, "hsaco")
+        args.emit = "tile" if args.stop_after or args.output in (None, "-") else by_name
     if args.start_from in LATER_STAGES and args.emit == "tile":
         args.emit = "stats" if args.output in (None, "-") else "hsaco"
     if args.stop_after and args.emit != "tile":
