@@ -7,6 +7,8 @@ import pytest
 from simulator_harness import Bench, instruction, s, v
 from simulator_samples import rounds, ulp_distance
 
+from tileir.simulator.native import compare, valu_float, valu_int
+from tileir.simulator.native import convert as convert_ops
 from tileir.simulator.spec import convert, vector_float, vector_int  # noqa: F401  (they fill the table)
 from tileir.simulator.spec.core import DTYPES, VECTOR, Spec
 
@@ -89,3 +91,9 @@ def test_native_equals_specification(name: str) -> None:
                 unchanged = bench.row(d)[~active] == before[i][~active]
                 assert unchanged.all(), f"{name} writes inactive lanes"
             check(spec, got, np.asarray(want), active, inputs)
+
+
+def test_every_vector_op_is_specified() -> None:
+    native = {**valu_int.SIGNATURES, **valu_float.SIGNATURES, **convert_ops.SIGNATURES}
+    compares = {f"v_cmp_{name}" for name in compare.COMPARES if not name.startswith("t_f")}
+    assert (set(native) | compares) - set(VECTOR) == set()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from .. import state
+from ..decoder import Instruction
 from .builder import Builder, Value, count, vec
-from .op import Lower
-from .valu import Signature, lower_with, sig
+from .op import Context, Lower, Op
+from .smallfloat import SmallFloat, bf8, decode, encode, fp8
+from .valu import Frame, Signature, lower_with, sig
 from .valu_float import is_nan, narrow_half, quiet
 
 
@@ -115,6 +118,77 @@ SIGNATURES: dict[str, Signature] = {
     **{f"v_cvt_f32_ubyte{i}": _byte_to_float(i) for i in range(4)},
 }
 
+SIGNATURES |= {
+    "v_cvt_f32_bf16": sig("f32 = i16", lambda b, x: (x.zext("i32") << 16).bitcast("float")),
+    "v_cvt_pk_f16_f32": sig("i32 = f32 f32", lambda b, x, y: _pack_half(x, y)),
+}
+
+
+def _pack_half(x: Value, y: Value) -> Value:
+    low, high = (v.cast("fptrunc", "half").bitcast("i16").zext("i32") for v in (x, y))
+    return low | (high << 16)
+
+
 OPS: dict[str, Lower] = {name: lower_with(signature) for name, signature in SIGNATURES.items()}
+
+
+# ---- 8-bit floats: the format depends on the chip
+def _saturates(b: Builder) -> Value:
+    """MODE.FP16_OVFL, bit 23."""
+    return ((b.load("i32", b.w, state.MODE) >> 23) & 1).cmp("ne", 0)
+
+
+def _byte_format(name: str, chip: str) -> SmallFloat:
+    return bf8(chip) if "bf8" in name else fp8(chip)
+
+
+def _chip_op(inst: Instruction, context: Context, signature: Signature, extra: str = "") -> Op:
+    op = Frame(inst, context, signature).op()
+    return Op(f"{op.key}|{context.chip}{extra}", op.make, op.slots, op.checks)
+
+
+def _from_byte(inst: Instruction, context: Context) -> Op:
+    f = _byte_format(inst.name, context.chip)
+    return _chip_op(inst, context, sig("f32 = i32", lambda b, x: decode(b, f, x)))
+
+
+def _from_two_bytes(inst: Instruction, context: Context) -> Op:
+    f = _byte_format(inst.name, context.chip)
+
+    def expression(b: Builder, x: Value) -> Value:
+        low, high = (decode(b, f, x >> shift if shift else x).bitcast("i32").zext("i64") for shift in (0, 8))
+        return low | (high << 32)
+
+    return _chip_op(inst, context, sig("i64 = i32", expression))
+
+
+def _to_two_bytes(inst: Instruction, context: Context) -> Op:
+    """The word that op_sel does not select keeps its value."""
+    f = _byte_format(inst.name, context.chip)
+
+    def expression(b: Builder, x: Value, y: Value) -> Value:
+        saturate = _saturates(b)
+        return (encode(b, f, x, saturate) | (encode(b, f, y, saturate) << 8)).trunc("i16")
+
+    return _chip_op(inst, context, sig("i16 = f32 f32", expression, preserve=True))
+
+
+def _to_byte_stochastic(inst: Instruction, context: Context) -> Op:
+    """op_sel bits 2 and 3 name the byte; the others keep their value."""
+    f = _byte_format(inst.name, context.chip)
+    byte = inst.modifiers.get("op_sel", 0) >> 2 & 3
+
+    def expression(b: Builder, x: Value, random: Value, old: Value) -> Value:
+        code = encode(b, f, x, _saturates(b), random=random)
+        return (old & ~(0xFF << 8 * byte)) | (code << 8 * byte)
+
+    return _chip_op(inst, context, sig("i32 = f32 i32", expression, accumulate=True), f"|{byte}")
+
+
+for _kind in ("fp8", "bf8"):
+    OPS[f"v_cvt_f32_{_kind}"] = _from_byte
+    OPS[f"v_cvt_pk_f32_{_kind}"] = _from_two_bytes
+    OPS[f"v_cvt_pk_{_kind}_f32"] = _to_two_bytes
+    OPS[f"v_cvt_sr_{_kind}_f32"] = _to_byte_stochastic
 
 __all__ = ["OPS", "SIGNATURES", "bf16_rne", "narrow_half", "quiet"]

@@ -74,28 +74,27 @@ def decode(b: Builder, f: SmallFloat, code: Value) -> Value:
     return (pattern | sign).bitcast("float")
 
 
-def encode(b: Builder, f: SmallFloat, x: Value, *, random: Value | None = None) -> Value:
+def encode(b: Builder, f: SmallFloat, x: Value, saturate: Value, *, random: Value | None = None) -> Value:
     """f32 to codes in i32 lanes: to nearest even, or with ``random`` (32 random bits) stochastically.
 
-    Overflow and infinity saturate to the largest finite number, NaN stays NaN. [CDNA3 / CDNA4 ISA, V_CVT_PK_FP8_F32]
+    ``saturate`` (an i1, MODE.FP16_OVFL) turns numbers that are too large into the largest finite one; otherwise they
+    become infinity, or NaN in formats without infinity. [CDNA3 / CDNA4 ISA, V_CVT_PK_FP8_F32, MODE.FP16_OVFL]
     """
     pattern = x.bitcast("i32")
     magnitude = pattern & 0x7FFFFFFF
     drop = 23 - f.mantissa
-    # Numbers below the smallest normal one get a fixed exponent: add 2**k so that the wanted bits end at bit 0.
     smallest_exponent = 1 - f.bias
     exponent = (magnitude >> 23) - 127
+    # Below the smallest normal number more bits fall off.
     shift = b.intrinsic("smax", b.const(exponent.ty, smallest_exponent) - exponent, b.const(exponent.ty, 0))
     shift = b.intrinsic("smin", shift, b.const(exponent.ty, 24)) + drop
     zero = magnitude.cmp("ult", 0x00800000)  # f32 denormals are far below the range of every format here
-    significand = (magnitude & 0x7FFFFF) | 0x800000
-    wide = significand.zext("i64")
+    wide = ((magnitude & 0x7FFFFF) | 0x800000).zext("i64")
     shift64 = shift.zext("i64")
     one = b.const(wide.ty, 1)
     if random is None:
         half = (one << (shift64 - 1)) - 1
-        odd = (wide >> shift64) & 1
-        rounded = (wide + half + odd) >> shift64
+        rounded = (wide + half + ((wide >> shift64) & 1)) >> shift64
     else:
         # The random number is aligned with the bits that fall off.
         noise = (random.zext("i64") << 32) >> (b.const(wide.ty, 64) - shift64)
@@ -105,16 +104,15 @@ def encode(b: Builder, f: SmallFloat, x: Value, *, random: Value | None = None) 
     code = rounded.trunc("i32") + normal.select(base, 0)
     code = zero.select(b.const(code.ty, 0), code)
     limit = b.const(code.ty, f.largest)
-    huge = (magnitude >> 23).cmp("uge", 127 + 17)
-    code = huge.select(limit, b.intrinsic("umin", code, limit))
+    top = (1 << (f.bits - 1)) - 1
     sign = (pattern >> 31) << (f.bits - 1)
+    overflow = code.cmp("ugt", f.largest) | exponent.cmp("sgt", 1 << f.exponent)
     if f.nan == "fnuz":
         sign = code.cmp("eq", 0).select(b.const(sign.ty, 0), sign)
-    out = code | sign
-    nan_code = {"fnuz": 1 << (f.bits - 1), "fn": (1 << (f.bits - 1)) - 1, "ieee": (1 << (f.bits - 1)) - 1}.get(f.nan)
-    if nan_code is not None:
-        if f.nan != "fnuz":
-            out = magnitude.cmp("ugt", 0x7F800000).select(sign | nan_code, out)
-        else:
-            out = magnitude.cmp("ugt", 0x7F800000).select(b.const(out.ty, nan_code), out)
-    return out
+        nan_code = b.const(code.ty, 1 << (f.bits - 1))
+        special = nan_code
+    else:
+        nan_code = sign | top
+        special = sign | (top + 1 - (1 << f.mantissa)) if f.nan == "ieee" else nan_code
+    out = overflow.select(b.splat(saturate).select(sign | limit, special), sign | code)
+    return magnitude.cmp("ugt", 0x7F800000).select(nan_code, out)

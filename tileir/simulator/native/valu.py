@@ -31,6 +31,7 @@ class Signature:
     a 16-bit result keeps the other half of the destination (gfx9 rule for the op). raw: no denormal flushing of
     sources and results (moves and bit operations on float types). flush: denormals are flushed in every mode.
     vcc: the lane mask in VCC is a further source that no operand names. lane: the lane number is a further source.
+    plain: a packed encoding of which only the default selectors are executed.
     """
 
     results: tuple[str, ...]
@@ -43,6 +44,7 @@ class Signature:
     flush: bool = False
     vcc: bool = False
     lane: bool = False
+    plain: bool = False
 
 
 def sig(text: str, expression: Callable[..., Value | tuple[Value, ...]], **options: object) -> Signature:
@@ -97,6 +99,10 @@ class Frame:
         self.results = inst.operands[:n_results]
         self.operands = inst.operands[n_results:]
         op_sel = modifiers.get("op_sel", 0)
+        default = (1 << n_sources) - 1
+        if signature.plain:
+            if op_sel or modifiers.get("op_sel_hi", default) != default or any(modifiers.get(n) for n in ("neg_lo", "neg_hi")):
+                raise Unsupported(f"{inst.name} with selectors or negation")
         self.dst_high = bool(op_sel >> n_sources & 1) if signature.results[0] in ("i16", "f16") else False
         self.clamp = bool(modifiers.get("clamp", 0))
         self.omod = modifiers.get("omod", 0)

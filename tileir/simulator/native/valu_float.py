@@ -444,6 +444,27 @@ SIGNATURES |= {
     ),
 }
 
+
+def _dot2(kind: str) -> Callable[[Builder, Value, Value, Value], Value]:
+    """z + x.low y.low + x.high y.high, fused step by step from the low half."""
+
+    def half(v: Value, high: bool) -> Value:
+        if kind == "bf16":
+            return (v & -0x10000 if high else v << 16).bitcast("float")
+        return (v >> 16 if high else v).trunc("i16").bitcast("half").cast("fpext", "float")
+
+    def expression(b: Builder, x: Value, y: Value, z: Value) -> Value:
+        for high in (False, True):
+            z = b.fma(half(x, high), half(y, high), z)
+        return z
+
+    return expression
+
+
+for _ty in ("f16", "bf16"):
+    SIGNATURES[f"v_dot2_f32_{_ty}"] = sig("f32 = i32 i32 f32", _dot2(_ty), plain=True)
+    SIGNATURES[f"v_dot2c_f32_{_ty}"] = sig("f32 = i32 i32", _dot2(_ty), accumulate=True)
+
 OPS: dict[str, Lower] = {name: lower_with(signature) for name, signature in SIGNATURES.items()}
 
 _PREDICATES = {

@@ -243,12 +243,12 @@ SIGNATURES: dict[str, Signature] = {
     "v_mbcnt_lo_u32_b32": sig("i32 = i32 i32", _mbcnt(False), lane=True),
     "v_mbcnt_hi_u32_b32": sig("i32 = i32 i32", _mbcnt(True), lane=True),
     "v_cndmask_b32": sig("i32 = i32 i32 m", _cndmask),
-    "v_dot4_i32_i8": sig("i32 = i32 i32 i32", _dot(4, True)),
-    "v_dot4_u32_u8": sig("i32 = i32 i32 i32", _dot(4, False)),
-    "v_dot8_i32_i4": sig("i32 = i32 i32 i32", _dot(8, True)),
-    "v_dot8_u32_u4": sig("i32 = i32 i32 i32", _dot(8, False)),
-    "v_dot2_i32_i16": sig("i32 = i32 i32 i32", _dot(2, True)),
-    "v_dot2_u32_u16": sig("i32 = i32 i32 i32", _dot(2, False)),
+    "v_dot4_i32_i8": sig("i32 = i32 i32 i32", _dot(4, True), plain=True),
+    "v_dot4_u32_u8": sig("i32 = i32 i32 i32", _dot(4, False), plain=True),
+    "v_dot8_i32_i4": sig("i32 = i32 i32 i32", _dot(8, True), plain=True),
+    "v_dot8_u32_u4": sig("i32 = i32 i32 i32", _dot(8, False), plain=True),
+    "v_dot2_i32_i16": sig("i32 = i32 i32 i32", _dot(2, True), plain=True),
+    "v_dot2_u32_u16": sig("i32 = i32 i32 i32", _dot(2, False), plain=True),
     "v_dot4c_i32_i8": sig("i32 = i32 i32", _dot(4, True), accumulate=True),
     "v_dot8c_i32_i4": sig("i32 = i32 i32", _dot(8, True), accumulate=True),
     "v_dot2c_i32_i16": sig("i32 = i32 i32", _dot(2, True), accumulate=True),
@@ -276,8 +276,20 @@ SIGNATURES: dict[str, Signature] = {
     "v_med3_i16": sig("i16 = i16 i16 i16", lambda b, x, y, z: _med(b, x, y, z, "s")),
     "v_med3_u16": sig("i16 = i16 i16 i16", lambda b, x, y, z: _med(b, x, y, z, "u")),
     "v_pack_b32_f16": sig("i32 = i16 i16", lambda b, x, y: x.zext("i32") | (y.zext("i32") << 16)),
+    "v_prng_b32": sig("i32 = i32", lambda b, x: (x << 1) ^ (x.ashr(31) & 197)),
+    "v_ashr_pk_i8_i32": sig("i16 = i32 i32 i32", lambda b, x, y, z: _shift_pack(b, x, y, z, -128, 127), preserve=True),
+    "v_ashr_pk_u8_i32": sig("i16 = i32 i32 i32", lambda b, x, y, z: _shift_pack(b, x, y, z, 0, 255), preserve=True),
     "v_sat_pk_u8_i16": sig("i16 = i32", lambda b, x: _sat_pack(b, x)),
 }
+
+
+def _shift_pack(b: Builder, x: Value, y: Value, z: Value, low: int, high: int) -> Value:
+    """Shifts right arithmetically, saturates to a byte; two results side by side. [CDNA4 ISA, V_ASHR_PK_I8_I32]"""
+    parts = [
+        b.intrinsic("smin", b.intrinsic("smax", v.ashr(z & 31), b.const(v.ty, low)), b.const(v.ty, high)) & 0xFF
+        for v in (x, y)
+    ]
+    return (parts[0] | (parts[1] << 8)).trunc("i16")
 
 
 def _sat_pack(b: Builder, x: Value) -> Value:

@@ -92,3 +92,13 @@ vector(
 vector("v_cvt_pknorm_i16_f32", "u32 = f32 f32", lambda x, y: _normalised(x, True) | _normalised(y, True) << U32(16))
 vector("v_cvt_pknorm_u16_f32", "u32 = f32 f32", lambda x, y: _normalised(x, False) | _normalised(y, False) << U32(16))
 vector("v_cvt_pk_u8_f32", "u32 = f32 u32 u32", _pack_u8)
+
+
+def _half_pair(x: Array, y: Array) -> Array:
+    low, high = (pattern(v.astype(np.float16)).astype(U32) for v in (x, y))
+    low, high = (np.where(np.isnan(v), h | U32(0x200), h) for v, h in ((x, low), (y, high)))
+    return low | high << U32(16)
+
+
+vector("v_cvt_pk_f16_f32", "u32 = f32 f32", _half_pair)
+vector("v_cvt_f32_bf16", "f32 = u16", lambda x: (x.astype(U32) << U32(16)).view(np.float32))

@@ -51,20 +51,26 @@ def decode_small(code: int, kind: str) -> float:
     return sign * (1 + m / (1 << m_bits)) * 2.0 ** (e - bias)
 
 
-def encode_small(value: float, kind: str) -> int:
-    """Nearest code, ties to even; too large numbers and infinities give the largest finite one."""
-    e_bits, m_bits, _, nan = SMALL[kind]
+def encode_small(value: float, kind: str, saturate: bool = True) -> int:
+    """Nearest code, ties to even. What rounds beyond the largest finite number becomes that number (``saturate``), or
+    infinity, or NaN in formats without infinity."""
+    e_bits, m_bits, bias, nan = SMALL[kind]
     sign_bit = 1 << (e_bits + m_bits)
+    sign = sign_bit if np.signbit(value) else 0
+    nan_code = sign_bit if nan == "fnuz" else sign | (sign_bit - 1)
     if np.isnan(value):
-        return {"fnuz": sign_bit, "fn": sign_bit - 1, "ieee": sign_bit - 1}[nan] | (
-            sign_bit if np.signbit(value) and nan != "fnuz" else 0
-        )
+        return nan_code
     finite = [c for c in range(sign_bit) if np.isfinite(decode_small(c, kind))]
     magnitude = abs(float(value))
-    best = min(finite, key=lambda c: (abs(decode_small(c, kind) - magnitude), c & 1)) if np.isfinite(value) else finite[-1]
-    if best == 0 and nan == "fnuz":
-        return 0
-    return best | (sign_bit if np.signbit(value) else 0)
+    # The next number of the same spacing decides which values are too large.
+    spacing = decode_small(finite[-1], kind) - decode_small(finite[-2], kind)
+    middle = decode_small(finite[-1], kind) + spacing / 2
+    if magnitude > middle or (magnitude == middle and finite[-1] & 1):
+        if saturate:
+            return sign | finite[-1]
+        return sign | ((1 << e_bits) - 1) << m_bits if nan == "ieee" else nan_code
+    best = min(finite, key=lambda c: (abs(decode_small(c, kind) - magnitude), c & 1))
+    return best if best == 0 and nan == "fnuz" else best | sign
 
 
 def elements(registers: NDArray[np.uint32], bits: int) -> list[list[int]]:

@@ -303,4 +303,21 @@ for _t in ("f32", "f64"):
 vector("v_minimum3_f32", "f32 = f32 f32 f32", lambda x, y, z: _propagate(_propagate(x, y, False), z, False))
 vector("v_maximum3_f32", "f32 = f32 f32 f32", lambda x, y, z: _propagate(_propagate(x, y, True), z, True))
 
+
+def _dot2(kind: str) -> object:
+    def half(v: Array, high: bool) -> Array:
+        if kind == "bf16":
+            return (v & np.uint32(0xFFFF0000) if high else v << np.uint32(16)).view(np.float32)
+        return (v >> np.uint32(16) if high else v).astype(np.uint16).view(np.float16).astype(np.float32)
+
+    def lanes(x: Array, y: Array, z: Array) -> Array:
+        return fma_lanes(half(x, True), half(y, True), fma_lanes(half(x, False), half(y, False), z))
+
+    return lanes
+
+
+for _t in ("f16", "bf16"):
+    vector(f"v_dot2_f32_{_t}", "f32 = u32 u32 f32", _dot2(_t))
+    vector(f"v_dot2c_f32_{_t}", "f32 = u32 u32", _dot2(_t), accumulate=True)
+
 __all__ = ["DTYPES", "classify", "div_fixup", "div_fmas", "div_scale", "fields", "flush", "fmax", "fmin", "signalling"]

@@ -263,6 +263,18 @@ for _name, _width in (("dot4c_i32_i8", 8), ("dot8c_i32_i4", 4), ("dot2c_i32_i16"
 vector("v_pack_b32_f16", "u32 = u16 u16", lambda x, y: x.astype(U32) | y.astype(U32) << U32(16))
 vector("v_sat_pk_u8_i16", "u16 = u32", _saturate_bytes)
 
+vector("v_prng_b32", "u32 = u32", lambda x: (x << U32(1)) ^ np.where(x >> U32(31), U32(197), U32(0)))
+
+
+def _shift_pack(x: Array, y: Array, z: Array, low: int, high: int) -> Array:
+    shift = (z & U32(31)).astype(np.int32)
+    parts = [(np.clip(v >> shift, low, high) & 0xFF).astype(np.uint16) for v in (x, y)]
+    return parts[0] | parts[1] << np.uint16(8)
+
+
+vector("v_ashr_pk_i8_i32", "u16 = i32 i32 u32", lambda x, y, z: _shift_pack(x, y, z, -128, 127))
+vector("v_ashr_pk_u8_i32", "u16 = i32 i32 u32", lambda x, y, z: _shift_pack(x, y, z, 0, 255))
+
 _COMPARE = {
     "eq": np.equal,
     "ne": np.not_equal,
