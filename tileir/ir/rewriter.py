@@ -40,27 +40,14 @@ class Rewriter(Builder):
         for old, new in zip(op.results, values, strict=True):
             self.mapping[old] = new
 
-    def copy(self, op: Op, *, attrs: dict[str, AttrValue] | None = None, infer: bool = False) -> Op:
-        """Appends the op with its operands mapped and its regions rewritten. With `infer` the result types are
-        worked out anew (operand types may have changed), else the old ones are kept."""
+    def copy(self, op: Op, *, attrs: dict[str, AttrValue] | None = None) -> Op:
+        """Appends the op with its operands mapped, its regions rewritten and its result types kept."""
         self.loc = op.loc
         operands = [self.use(v) for v in op.operands]
         regions = [self.region(r) for r in op.regions]
         attrs = without_defaults(op.name, op.attrs if attrs is None else attrs)
-        if infer:
-            new = self.op(
-                op.name,
-                operands,
-                attrs,
-                spans=op.spans,
-                regions=regions,
-                names=[v.name for v in op.results],
-                loc=op.loc,
-                operand_locs=op.operand_locs,
-            )
-        else:
-            results = [_clone(v) for v in op.results]
-            new = self.insert(Op(op.name, operands, attrs, results, regions, op.spans, op.loc, op.operand_locs))
+        results = [_clone(v) for v in op.results]
+        new = self.insert(Op(op.name, operands, attrs, results, regions, op.spans, op.loc, op.operand_locs))
         self.replace(op, new.results)
         return new
 

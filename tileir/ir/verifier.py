@@ -45,6 +45,25 @@ def _block(block: Block, scope: set[Value], names: dict[str, Value], kernel: Ker
         raise error("E0502", "a region must end in 'yield'", loc, legal="yield the values of the region")
 
 
+def _check_program(op: Op, kernel: Kernel) -> None:
+    """What only the kernel knows about an op: the rank of the grid, the symbols of the arguments."""
+    if op.name in ("program_id", "num_programs") and len(op.results) != len(kernel.grid):
+        raise error(
+            "E0511",
+            f"'{op.name}' gives one value per grid dimension: {len(kernel.grid)}, not {len(op.results)}",
+            op.loc,
+            legal=f"{len(kernel.grid)} results",
+        )
+    if op.name == "dim" and op.attrs.get("symbol") not in kernel.symbols():
+        known = ", ".join(kernel.symbols()) or "none: no argument has one"
+        raise error(
+            "E0205",
+            f"{op.attrs.get('symbol')} is not a dimension of an argument",
+            op.loc,
+            legal=f"one of: {known}",
+        )
+
+
 def _op(op: Op, scope: set[Value], names: dict[str, Value], kernel: Kernel) -> None:
     definition = registry.lookup(op.name)
     if definition is None:
@@ -52,6 +71,7 @@ def _op(op: Op, scope: set[Value], names: dict[str, Value], kernel: Kernel) -> N
     for i, v in enumerate(op.operands):
         if v not in scope:
             raise error("E0203", f"%{v.name} is not defined here", op.loc_of(i), legal="a value defined before its use")
+    _check_program(op, kernel)
     for region in op.regions:
         _block(region, scope, names, kernel, is_region=True)
     types = registry.infer(

@@ -76,7 +76,7 @@ declare(
         effects=frozenset({"read"}),
         category="wave",
         semantics=lambda ctx, op, args: ctx.shared_load(op, args[0]),
-        example="%x = shared_load_transposed(%s) : tile<f32[64, 64]>",
+        example="%x = shared_load_transposed(%buf) : tile<f32[64, 64]>",
     )
 )
 
