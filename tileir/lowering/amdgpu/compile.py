@@ -112,7 +112,8 @@ def resume(
     options = options or Options()
     log = log if log is not None else Log()
     module = Module([], sources={file: text})
-    compiled = _generate(stage, text, target, MFMA_OPTIONS, options, log, module, Loc(file, 1, 1, 1, 2))
+    llvm = MFMA_OPTIONS if "mfma" in text else ()
+    compiled = _generate(stage, text, target, llvm, options, log, module, Loc(file, 1, 1, 1, 2))
     _check_spills(compiled, options, Loc(file, 1, 1, 1, 2), module, log)
     return compiled
 
