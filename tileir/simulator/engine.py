@@ -34,6 +34,7 @@ class Engine:
         self._jit = llvm.create_mcjit_compiler(llvm.parse_assembly(""), self._machine)
         self._version = digest([_FORMAT, llvmlite.__version__, repr(llvm.llvm_version_info), self._cpu, self._features])
         self._addresses: dict[str, int] = {}
+        self._fresh: dict[str, str] = {}
         self.compiled = 0
         """Number of modules compiled (not found in the cache) by this process."""
         self._add("runtime", runtime_text())
@@ -65,17 +66,22 @@ class Engine:
             self._cache.put(key, code)
         self._jit.add_object_file(llvm.ObjectFileRef.from_data(code))
 
+    def prepare(self, key: str, make: Callable[[str], str]) -> None:
+        """Compiles an op, or takes it from the cache; whatever ``make`` raises comes out here."""
+        if key not in self._addresses and key not in self._fresh:
+            symbol = "op_" + digest([key])[:24]
+            self._add(key, make(symbol))
+            self._fresh[key] = symbol
+
     def addresses(self, wanted: Mapping[str, Callable[[str], str]]) -> dict[str, int]:
         """Addresses of ops by key; each value makes the module text for a given symbol name."""
-        fresh: dict[str, str] = {}
         for key, make in wanted.items():
-            if key not in self._addresses:
-                fresh[key] = symbol = "op_" + digest([key])[:24]
-                self._add(key, make(symbol))
-        if fresh:
+            self.prepare(key, make)
+        if self._fresh:
             self._jit.finalize_object()
-        for key, symbol in fresh.items():
+        for key, symbol in self._fresh.items():
             self._addresses[key] = self._jit.get_function_address(symbol)
+        self._fresh.clear()
         return {key: self._addresses[key] for key in wanted}
 
 

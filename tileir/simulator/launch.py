@@ -15,7 +15,7 @@ from tileir.target import get as get_target
 from . import report, state
 from .engine import engine
 from .faults import SimulatorError, Statistics
-from .memory import Allocation, Memory
+from .memory import Allocation, Memory, reserve
 from .native.flow import ROUND_BITS
 from .native.global_memory import PRIVATE_APERTURE, SHARED_APERTURE
 from .program import Program
@@ -26,6 +26,7 @@ GARBAGE = 0x7FBADBAD
 """Initial content of registers and LDS: a NaN in every float format, a huge number as an integer or address."""
 DEFAULT_MAX_INSTRUCTIONS = 100_000_000
 _TIME_SLICE = 1 << 16
+_MAX_KERNARG = 1 << 16
 _ALIGN = 64
 
 
@@ -175,6 +176,8 @@ class _Launch:
         size = self.kernel.descriptor.kernarg_size
         if metadata:
             size = max(size, metadata.kernarg_segment_size)
+        if size > _MAX_KERNARG:
+            raise SimulatorError(f"a kernarg segment of {size} bytes; at most {_MAX_KERNARG} are allowed")
         if isinstance(args, (bytes, bytearray)):
             if len(args) > size and size:
                 raise SimulatorError(f"{len(args)} bytes of arguments; the kernarg segment has {size}")
@@ -224,7 +227,7 @@ class _Launch:
         self.workgroup = _aligned(state.WG_BYTES)
         self.lds = _aligned(max(self.lds_bytes, 4) + 64)
         self.poison = np.zeros(self.lds_bytes // 4 + 64, np.uint8)
-        self.scratch = _aligned(max(1, self.wave_count * 64 * size))
+        self.scratch = reserve(self.wave_count * 64 * size)
         # Compilers load arguments in pieces of up to 16 bytes, which may reach past the last one; the segment that a
         # runtime provides is therefore at least a whole number of them (LLVM AMDGPUUsage, kernarg segment alignment 16).
         kernarg = self._temporary_allocation(-(-len(self.kernarg) // 16) * 16, "kernel arguments")
@@ -234,6 +237,8 @@ class _Launch:
         queue = self._temporary_allocation(256, "queue")
         self.table = self.simulator.memory.table()
         entry = self.kernel.preloaded_entry_address
+        if entry not in self.program.starts:
+            raise SimulatorError(f"the entry {entry:#x} of kernel '{self.kernel.name}' is not the start of an instruction")
 
         head = bytearray(state.VGPR)
         struct.pack_into("<128I", head, 0, *[GARBAGE] * 128)

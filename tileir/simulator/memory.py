@@ -22,7 +22,8 @@ _PAGE = 4096
 _MAP_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
 
 
-def _reserve(size: int) -> NDArray[np.uint8]:
+def reserve(size: int) -> NDArray[np.uint8]:
+    """Zeroed host memory that is committed when it is touched."""
     length = max(size, 1)
     try:
         if hasattr(mmap, "MAP_ANONYMOUS"):
@@ -45,7 +46,7 @@ class Allocation:
         self.size = size
         self.name = name
         self.read_only = read_only
-        self.bytes = _reserve(size)
+        self.bytes = reserve(size)
 
     @property
     def end(self) -> int:

@@ -25,7 +25,7 @@ class Program:
     """
 
     def __init__(self, code: CodeObject, kernel: Kernel, base: int, engine: Engine) -> None:
-        self.code, self.kernel, self.base = code, kernel, base
+        self.code, self.kernel, self.base, self._engine = code, kernel, base, engine
         self.chip = code.chip
         self.instructions: list[Instruction | None] = []
         self.addresses: list[int] = []
@@ -34,7 +34,7 @@ class Program:
         self._sweep()
         self._context_options = self._float_options()
         ops = [self._lower(i) for i in range(len(self.instructions))]
-        self._build(ops, engine)
+        self._build(ops)
 
     # ---- decoding
     def _regions(self, everything: bool) -> list[tuple[int, int]]:
@@ -89,7 +89,9 @@ class Program:
             self.problems[number] = problem
             return REGISTER_RANGE
         try:
-            return lower(inst, Context(self.chip, self.base + self.addresses[number], **self._context_options))
+            op = lower(inst, Context(self.chip, self.base + self.addresses[number], **self._context_options))
+            self._engine.prepare(op.key, op.make)
+            return op
         except Unsupported as error:
             self.problems[number] = str(error)
             return UNSUPPORTED
@@ -104,9 +106,9 @@ class Program:
         return None
 
     # ---- records
-    def _build(self, ops: list[Op], engine: Engine) -> None:
+    def _build(self, ops: list[Op]) -> None:
         simulated = [self.base + address for address in self.addresses]
-        self.records = Records(ops, simulated, engine, self.base + self._end_address())
+        self.records = Records(ops, simulated, self._engine, self.base + self._end_address())
         self.code_start = min(self.addresses, default=0)
         self.code_bytes = max(self.addresses, default=0) - self.code_start + 4 if self.addresses else 0
         self.code_map: NDArray[np.int32] = np.full(max(1, self.code_bytes // 4), -1, np.int32)
@@ -119,6 +121,11 @@ class Program:
     def record_of(self, address: int) -> int:
         """Host pointer of the record at an address of the code object."""
         return self.records.pointer(self.records.numbers[self.base + address])
+
+    @property
+    def starts(self) -> set[int]:
+        """Addresses in the code object at which instructions start."""
+        return set(self.addresses)
 
     def location(self, number: int) -> Location:
         """Address, disassembly and source line of a record."""

@@ -25,7 +25,7 @@ from .access import (
 )
 from .atomic import FLOAT, INTEGER, Atomic
 from .builder import Builder, Value
-from .op import Context, Lower, Op, Unsupported, checks_of, slot_of
+from .op import Context, Lower, Op, Unsupported, checks_of, require, slot_of
 
 _SWIZZLE_ENABLE = 1 << 31
 _ADD_TID_ENABLE = 1 << 23
@@ -43,8 +43,10 @@ class _Operands:
         self.offset, self.offen, self.idxen = m.get("offset", 0), bool(m.get("offen", 0)), bool(m.get("idxen", 0))
         self.first = data
         self.kind = slot_of(self.soffset)[0]
-        if self.descriptor.kind not in ("s", "special"):
+        if self.descriptor.kind not in ("s", "special") or self.descriptor.count != 4 or self.kind == "v":
             raise Unsupported(f"{inst.name} with descriptor {self.descriptor.kind}")
+        if self.offen or self.idxen:
+            require(self.vaddr, int(self.offen) + int(self.idxen), inst.name)
 
     def key(self) -> str:
         return f"{'e' if self.offen else ''}{'i' if self.idxen else ''}{self.kind}{self.offset}"
@@ -119,6 +121,7 @@ def _lower_load(piece: Piece) -> Lower:
         if inst.modifiers.get("lds", 0):
             return _lower_to_lds(inst, piece)
         o = _Operands(inst, 1)
+        require(inst.operands[0], piece.dwords, inst.name)
 
         def make(symbol: str) -> str:
             b = Builder(symbol)
@@ -183,6 +186,7 @@ def _lower_to_lds(inst: Instruction, piece: Piece) -> Op:
 def _lower_store(piece: Piece) -> Lower:
     def lower(inst: Instruction, context: Context) -> Op:
         o = _Operands(inst, 1)
+        require(inst.operands[0], piece.dwords, inst.name)
 
         def make(symbol: str) -> str:
             b = Builder(symbol)
@@ -222,6 +226,7 @@ def _lower_atomic(atomic: Atomic) -> Lower:
 
     def lower(inst: Instruction, context: Context) -> Op:
         o = _Operands(inst, 1)
+        require(inst.operands[0], atomic.dwords * atomic.sources, inst.name)
         returns = bool(inst.modifiers.get("sc0", 0))
 
         def make(symbol: str) -> str:

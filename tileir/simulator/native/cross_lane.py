@@ -5,7 +5,7 @@ from __future__ import annotations
 from .. import state
 from ..decoder import Instruction
 from .builder import Builder, Value
-from .op import Context, Lower, Op, Unsupported, checks_of, slot_of
+from .op import Context, Lower, Op, Unsupported, checks_of, require, slot_of
 
 
 def _first_lane(b: Builder) -> Value:
@@ -20,12 +20,17 @@ def _scalar(b: Builder, slot: int, kind: str) -> Value:
 
 
 def _op(inst: Instruction, key: str, make: object) -> Op:
+    for operand in inst.operands:
+        if operand.kind in ("v", "a"):
+            require(operand, 1, inst.name)
     slots = tuple(slot_of(o)[1] for o in inst.operands)
     return Op(key, make, slots, checks_of(*inst.operands))  # type: ignore[arg-type]
 
 
 def _readfirstlane(inst: Instruction, context: Context) -> Op:
     kind = slot_of(inst.operands[1])[0]
+    if slot_of(inst.operands[0])[0] != "s":
+        raise Unsupported("v_readfirstlane_b32 to a vector register")
 
     def make(symbol: str) -> str:
         b = Builder(symbol)
@@ -54,6 +59,8 @@ def _readlane(inst: Instruction, context: Context) -> Op:
 
 
 def _writelane(inst: Instruction, context: Context) -> Op:
+    if inst.operands[0].kind != "v":
+        raise Unsupported("v_writelane_b32 to a scalar")
     value_kind, lane_kind = slot_of(inst.operands[1])[0], slot_of(inst.operands[2])[0]
 
     def make(symbol: str) -> str:

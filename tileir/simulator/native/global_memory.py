@@ -23,7 +23,7 @@ from .access import (
 )
 from .atomic import FLOAT, INTEGER, Atomic
 from .builder import Builder, Value
-from .op import Context, Lower, Op, Unsupported, checks_of, slot_of
+from .op import Context, Lower, Op, Unsupported, checks_of, require, slot_of
 
 SHARED_APERTURE = 0x00010000
 PRIVATE_APERTURE = 0x00020000
@@ -48,6 +48,10 @@ class _Address:
         self.offset = inst.modifiers.get("offset", 0)
         if base is not None and base.kind not in ("s", "special", "off"):
             raise Unsupported(f"{inst.name} with base {base.kind}")
+        if vector.kind != "off":
+            require(vector, 1 if self.space == "scratch" or (base is not None and base.kind != "off") else 2, inst.name)
+        elif self.space != "scratch":
+            raise Unsupported(f"{inst.name} without an address")
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -75,6 +79,8 @@ class _Address:
 
 def _address_of(inst: Instruction, first: int, base: int | None) -> _Address:
     operands = inst.operands
+    if len(operands) <= first:
+        raise Unsupported(f"{inst.name} with {len(operands)} operands")
     base_operand = operands[base] if base is not None and base < len(operands) else None
     return _Address(inst, operands[first], base_operand, first, base if base is not None else 0)
 
@@ -136,6 +142,7 @@ def _lower_load(piece: Piece) -> Lower:
         if inst.modifiers.get("lds", 0):
             raise Unsupported(f"{inst.name} with lds")
         address = _address_of(inst, 1, 2)
+        require(inst.operands[0], piece.dwords, inst.name)
 
         def make(symbol: str) -> str:
             with _frame(symbol) as (b, faults, out):
@@ -158,8 +165,7 @@ def _lower_load(piece: Piece) -> Lower:
 def _lower_store(piece: Piece) -> Lower:
     def lower(inst: Instruction, context: Context) -> Op:
         address = _address_of(inst, 0, 2)
-        if not inst.operands[1].kind in ("v", "a"):
-            raise Unsupported(f"{inst.name} of {inst.operands[1].kind}")
+        require(inst.operands[1], piece.dwords, inst.name)
 
         def make(symbol: str) -> str:
             with _frame(symbol) as (b, faults, out):
@@ -186,6 +192,8 @@ def _lower_atomic(atomic: Atomic) -> Lower:
         first = 1 if returns else 0
         address = _address_of(inst, first, first + 2)
         data = inst.operands[first + 1]
+        require(data, atomic.dwords * atomic.sources, inst.name)
+        require(inst.operands[0], atomic.dwords if returns else 1, inst.name)
 
         def make(symbol: str) -> str:
             with _frame(symbol) as (b, faults, out):

@@ -7,7 +7,7 @@ from ..decoder import Instruction
 from .access import Faults, Lds, Piece, check_number, clobber_check, each_lane, enqueue, lane_dword, put_lane_dword
 from .atomic import FLOAT, INTEGER, Atomic
 from .builder import Builder, Value
-from .op import Context, Lower, Op, Unsupported, checks_of, slot_of
+from .op import Context, Lower, Op, Unsupported, checks_of, require, slot_of
 
 
 def _slots(inst: Instruction) -> tuple[int, ...]:
@@ -18,16 +18,19 @@ def _address(b: Builder, slot: int, lane: Value, offset: int) -> Value:
     return (lane_dword(b, b.row(slot), lane) + offset).zext("i64")
 
 
-def _vectors(inst: Instruction) -> None:
-    if any(o.kind not in ("v", "a") for o in inst.operands):
-        raise Unsupported(f"{inst.name} with a scalar operand")
+def _vectors(inst: Instruction, *dwords: int) -> None:
+    """Checks the number of operands and of registers of each."""
+    if len(inst.operands) != len(dwords):
+        raise Unsupported(f"{inst.name} with {len(inst.operands)} operands")
+    for operand, n in zip(inst.operands, dwords, strict=True):
+        require(operand, n, inst.name)
     if inst.modifiers.get("gds", 0):
         raise Unsupported("global data share")
 
 
 def _lower_read(piece: Piece) -> Lower:
     def lower(inst: Instruction, context: Context) -> Op:
-        _vectors(inst)
+        _vectors(inst, piece.dwords, 1)
         offset = inst.modifiers.get("offset", 0)
 
         def make(symbol: str) -> str:
@@ -51,7 +54,7 @@ def _lower_read(piece: Piece) -> Lower:
 
 def _lower_write(piece: Piece) -> Lower:
     def lower(inst: Instruction, context: Context) -> Op:
-        _vectors(inst)
+        _vectors(inst, 1, piece.dwords)
         offset = inst.modifiers.get("offset", 0)
 
         def make(symbol: str) -> str:
@@ -82,7 +85,7 @@ def _lower_read2(dwords: int) -> Lower:
     piece = Piece(dwords)
 
     def lower(inst: Instruction, context: Context) -> Op:
-        _vectors(inst)
+        _vectors(inst, 2 * dwords, 1)
         first, second = _pair_offsets(inst, dwords)
 
         def make(symbol: str) -> str:
@@ -112,7 +115,7 @@ def _lower_write2(dwords: int) -> Lower:
     piece = Piece(dwords)
 
     def lower(inst: Instruction, context: Context) -> Op:
-        _vectors(inst)
+        _vectors(inst, 1, dwords, dwords)
         offsets = _pair_offsets(inst, dwords)
 
         def make(symbol: str) -> str:
@@ -152,7 +155,7 @@ def _lower_transpose(element_bits: int) -> Lower:
     piece = Piece(2)
 
     def lower(inst: Instruction, context: Context) -> Op:
-        _vectors(inst)
+        _vectors(inst, 2, 1)
         offset = inst.modifiers.get("offset", 0)
 
         def make(symbol: str) -> str:
@@ -190,11 +193,10 @@ def _lower_transpose(element_bits: int) -> Lower:
 
 def _lower_atomic(atomic: Atomic, returns: bool) -> Lower:
     def lower(inst: Instruction, context: Context) -> Op:
-        _vectors(inst)
+        n = atomic.dwords
+        _vectors(inst, *([n] if returns else []), 1, *[n] * atomic.sources)
         offset = inst.modifiers.get("offset", 0)
         first = 1 if returns else 0
-        if len(inst.operands) != first + 1 + atomic.sources:
-            raise Unsupported(f"{inst.name} with {len(inst.operands)} operands")
 
         def make(symbol: str) -> str:
             b = Builder(symbol)
@@ -226,7 +228,7 @@ def _lower_permute(forward: bool) -> Lower:
     [CDNA3 ISA, DS_PERMUTE_B32, DS_BPERMUTE_B32]"""
 
     def lower(inst: Instruction, context: Context) -> Op:
-        _vectors(inst)
+        _vectors(inst, 1, 1, 1)
         offset = inst.modifiers.get("offset", 0)
 
         def make(symbol: str) -> str:
@@ -276,7 +278,7 @@ def swizzle_source(offset: int, lane: int) -> int:
 
 
 def _lower_swizzle(inst: Instruction, context: Context) -> Op:
-    _vectors(inst)
+    _vectors(inst, 1, 1)
     offset = inst.modifiers.get("offset", 0)
     if offset >= 0xE000 and offset & 31 not in (0, 31):
         raise Unsupported("ds_swizzle_b32 in FFT mode")

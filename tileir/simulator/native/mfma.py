@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from ..decoder import Instruction, Operand
 from .builder import Builder, Value, vec
-from .op import Context, Lower, Op, Unsupported, checks_of, slot_of
+from .op import Context, Lower, Op, Unsupported, checks_of, require, slot_of
 from .smallfloat import BF6, FP4, FP6, SmallFloat, bf8, decode, fp8
 
 _NAME = re.compile(r"v_mfma_(?:scale_)?(f32|f64|i32)_(\d+)x(\d+)x(\d+)(?:_(\d+)b)?_([a-z0-9_]+)$")
@@ -326,6 +326,14 @@ def _lower(inst: Instruction, context: Context) -> Op:
     op_sel, op_sel_hi = modifiers.get("op_sel", 0), modifiers.get("op_sel_hi", 0) if scaled else 0
     scale_kinds = "".join(slot_of(o)[0] for o in scales)
     _require_registers(inst, d, shape)
+    per_lane = 1 if a_kind == "f64" else shape.k if shape.blocks > 1 else shape.k * shape.m // 64
+    for operand, kind in ((a, a_kind), (x, b_kind)):
+        require(operand, per_lane * bits_of(kind) // 32, inst.name)
+    if c_kind == "v":
+        require(c, d.count, inst.name)
+    for operand in scales:
+        if operand.kind in ("v", "a"):
+            require(operand, 1, inst.name)
 
     def make(symbol: str) -> str:
         b = Builder(symbol)

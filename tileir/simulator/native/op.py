@@ -109,6 +109,12 @@ def slot_of(operand: Operand) -> tuple[str, int]:
     return "s", scalar_offset(operand)
 
 
+def require(operand: Operand, dwords: int, name: str) -> None:
+    """Refuses a vector operand with fewer registers than the op touches: native code relies on it."""
+    if operand.kind not in ("v", "a") or operand.count < dwords:
+        raise Unsupported(f"{name} with operand {operand.kind}{operand.index} of {operand.count} registers")
+
+
 def check_of(operand: Operand) -> tuple[int, int] | None:
     """The registers of an operand in the check numbering; ``None`` when they can never be poisoned."""
     if operand.kind == "v":

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from .. import state
 from ..decoder import Instruction, Operand
 from .builder import LANES, Builder, Value, vec
-from .op import Context, Lower, Op, Unsupported, checks_of, slot_of
+from .op import Context, Lower, Op, Unsupported, checks_of, require, slot_of
 from .valu import LLVM_TYPE, WIDTH, flush_denormals, sign_mask
 from .valu_float import _propagating, fma, fmax, fmin  # pyright: ignore[reportPrivateUsage]
 
@@ -79,8 +80,12 @@ class _Sources:
 def _lower(inst: Instruction, context: Context) -> Op:
     element, n, expression = _PACKED[inst.name]
     destination, operands = inst.operands[0], inst.operands[1:]
-    if len(operands) != n or destination.kind != "v":
-        raise Unsupported(f"{inst.name} with these operands")
+    if len(operands) != n:
+        raise Unsupported(f"{inst.name} with {len(operands)} sources")
+    dwords = WIDTH[element] // 16
+    for operand in inst.operands:
+        if operand.kind in ("v", "a") or operand is destination:
+            require(operand, dwords, inst.name)
     m = inst.modifiers
     op_sel, op_sel_hi = m.get("op_sel", 0), m.get("op_sel_hi", (1 << n) - 1)
     neg_lo, neg_hi = m.get("neg_lo", 0), m.get("neg_hi", 0)
@@ -101,7 +106,7 @@ def _lower(inst: Instruction, context: Context) -> Op:
         keep_in: Value | None = None
         keep_out: Value | None = None
         if dynamic:
-            mode = b.load("i32", b.w, 516)
+            mode = b.load("i32", b.w, state.MODE)
             shift = 4 if element == "f32" else 6
             keep_in, keep_out = (((mode >> shift + i) & 1).cmp("ne", 0) for i in (0, 1))
         with b.chunks() as chunk:
@@ -152,6 +157,7 @@ def _lower(inst: Instruction, context: Context) -> Op:
 def _lower_mix(inst: Instruction, context: Context) -> Op:
     """fma of f32 and f16 sources; op_sel_hi marks a source as f16, op_sel its half. [CDNA3 ISA, V_FMA_MIX]"""
     operands = inst.operands[1:]
+    require(inst.operands[0], 1, inst.name)
     m = inst.modifiers
     op_sel, op_sel_hi = m.get("op_sel", 0), m.get("op_sel_hi", 0)
     negate, absolute = m.get("neg_lo", 0), m.get("neg_hi", 0)

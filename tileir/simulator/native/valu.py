@@ -15,7 +15,7 @@ from .. import state
 from ..decoder import Instruction, Operand
 from . import dpp as dpp_module
 from .builder import LANES, Builder, Value, vec
-from .op import Context, Op, Unsupported, checks_of, slot_of
+from .op import Context, Op, Unsupported, checks_of, require, slot_of
 
 LLVM_TYPE = {"i16": "i16", "i32": "i32", "i64": "i64", "f16": "half", "f32": "float", "f64": "double", "m": "i1"}
 WIDTH = {"i16": 16, "i32": 32, "i64": 64, "f16": 16, "f32": 32, "f64": 64}
@@ -115,13 +115,17 @@ class Frame:
             for i, (operand, ty) in enumerate(zip(self.operands, signature.sources, strict=True))
         ]
         for operand, ty in zip(self.results, signature.results, strict=True):
-            if (operand.kind in ("v", "a")) == (ty == "m"):
+            if (operand.kind in ("v", "a")) == (ty == "m") or operand.kind not in ("v", "a", "s", "special"):
                 raise Unsupported(f"{inst.name} with destination {operand.kind}{operand.index}")
+            if ty != "m":
+                require(operand, WIDTH[ty] // 32, inst.name)
         if self.clamp and signature.results[0] in ("i16", "i32", "i64") and signature.saturate is None:
             raise Unsupported(f"clamp on {inst.name}")
 
     def _source(self, i: int, operand: Operand, ty: str, op_sel: int) -> _Source:
         kind, _ = slot_of(operand)
+        if kind == "v":
+            require(operand, WIDTH.get(ty, 32) // 32, self.inst.name)
         select = self.inst.modifiers.get(f"src{i}_sel", 6) if self.sdwa else 6
         high = ty in ("i16", "f16") and bool(op_sel >> i & 1)
         if ty == "m" and kind == "v":

@@ -517,7 +517,7 @@ COMPARES: dict[str, Signature] = {}
 for _ty in ("f16", "f32", "f64"):
     for _name, _predicate in _PREDICATES.items():
         COMPARES[f"{_name}_{_ty}"] = sig(f"m = {_ty} {_ty}", _compare(_predicate))
-    for _name, _value in (("f", 0), ("t", 1), ("tru", 1)):
+    for _name, _value in (("f", 0), ("tru", 1)):
         COMPARES[f"{_name}_{_ty}"] = sig(
             f"m = {_ty} {_ty}", lambda b, x, y, value=_value: b.const(vec("i1", count(x.ty)), value), raw=True
         )
