@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 
 from tileir.codeobject import CodeObject, CodeObjectError, Kernel
 
-from .decoder import DecodeError, Instruction, Operand
-from .decoder.decode import decode
+from .decoder import DecodeError, Instruction, Operand, decode
 from .engine import Engine
 from .faults import Location
 from .native.op import Context, Op, Unsupported
