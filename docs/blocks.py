@@ -24,6 +24,7 @@ this tree; `examples/` is there.
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import re
 import subprocess
@@ -47,7 +48,7 @@ kernel @example(%A: global<f32[M, K]>, %B: global<f32[N, K]>, %C: global<f32[M, 
 """
 
 _FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
-_COMMAND = re.compile(r"^\$ (.*(?:\\\n.*)*)\n?", re.MULTILINE)
+_COMMAND = re.compile(r"^\$ ((?:[^\n]*\\\n)*[^\n]*)\n?", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ class Command:
 def commands(block: Block) -> Iterator[Command]:
     """The commands of a block; `start` and `end` are the offsets of the expected output within the document."""
     found = list(_COMMAND.finditer(block.text))
-    for m, following in zip(found, [*found[1:], None], strict=True):
+    for m, following in itertools.zip_longest(found, found[1:]):
         end = following.start() if following is not None else len(block.text)
         expected = block.text[m.end() : end]
         yield Command(m.group(1), expected, block.offset + m.end(), block.offset + end)
@@ -139,7 +140,7 @@ class Runner:
             self.directory = Path(directory)
             (self.directory / "examples").symlink_to(ROOT / "examples")
             self._commands()
-            for block, following in zip(found, [*found[1:], None], strict=True):
+            for block, following in itertools.zip_longest(found, found[1:]):
                 self._block(block, following)
         return self.failures
 

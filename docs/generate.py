@@ -54,9 +54,11 @@ FAMILIES = (
     ("05", "Control flow and the grid"),
     ("06", "Schedules"),
     ("07", "What a chip can do"),
-    ("08", "Launching, layouts, resources"),
+    ("08", "LDS and registers"),
     ("09", "Code generation"),
-    ("10", "Passes and the command line"),
+    ("10", "Passes and normal forms"),
+    ("16", "Launching a kernel"),
+    ("17", "Faults of a running kernel"),
 )
 SEVERITIES = {"E": "error", "W": "warning", "R": "remark"}
 
@@ -284,7 +286,7 @@ def documents() -> dict[Path, str]:
         text = path.read_text(encoding="utf-8")
         if _MARKED.search(text):
             out[path] = _MARKED.sub(lambda m: f"{m[1]}\n{section(m[2])}\n{m[3]}", text)
-    # out[DOCS / "diagnostics.md"] = diagnostics_page()
+    out[DOCS / "diagnostics.md"] = diagnostics_page()
     return out
 
 

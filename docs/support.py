@@ -25,7 +25,10 @@ CHIPS = ("gfx942", "gfx950")
 ALL_ELEMS = tuple(e.name for e in ELEMS.values() if e.is_bool or e.bits >= 8)
 VIEW_ELEMS = tuple(e for e in ALL_ELEMS if e != "i1")  # an i1 has no place in memory
 CONVERT_ELEMS = ALL_ELEMS
-KERNELS = sorted([*ROOT.glob("examples/*.tile"), *ROOT.glob("tileir/kernels/*.tile")])
+KERNELS = [
+    *(ROOT / "examples" / f"{name}.tile" for name in ("attention", "gemm", "layernorm")),
+    *(ROOT / "tileir" / "kernels" / f"{name}.tile" for name in ("gemm", "softmax", "transpose", "vector_add")),
+]
 
 _SHAPED = {
     "transpose": "%r = transpose(%t)\n  store(%r, %Z[%i * 32 +: 32, 0 +: 16])",
