@@ -4,7 +4,8 @@ Integers must be equal. For kernels that are sums of products of their inputs (n
 floats on the way), the kernel itself, run on the absolute values of its inputs, gives Σ|a||b| of every element; with n the
 largest number of terms the error of each side is at most gamma_n Σ|a||b| and one rounding to the element type (Higham,
 "Accuracy and Stability of Numerical Algorithms", 2nd ed., section 3.1). For other kernels the tolerance is relative to the
-largest magnitude of the result: n + 64 roundings of f32 and four of the narrowest float type on the way.
+largest magnitude of the result: n + 64 roundings of f32, and four of the narrowest float type that the kernel computes with
+further; each element may then be rounded differently on both sides.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import ml_dtypes
 import numpy as np
 
 from tileir.interpreter import run
-from tileir.ir.core import Kernel, Op
+from tileir.ir.core import Kernel, Op, Value
+from tileir.ir.rewriter import uses
 from tileir.ir.types import GlobalType, TileType
 from tileir.runtime.compare import F32_UNIT, gamma, rounding_bound
 
@@ -27,6 +29,7 @@ Array = np.ndarray[Any, Any]
 _LINEAR = frozenset(
     "load store mma add mul fma fill constant convert transpose reshape broadcast where for if yield reduce_add".split()
 )
+_MOVES = ("transpose", "reshape", "broadcast")
 _FUNCTION_ROUNDINGS = 64  # of functions such as exp2 on the way: a few units in the last place each
 
 
@@ -83,11 +86,12 @@ def bounds(
             final = 2 * rounding_bound(np.abs(want) + error, elem)
             out[arg.name] = Bound(error + final, f"gamma_{n} · Σ|a||b| on both sides, and their rounding to {elem}")
         else:
-            narrow = max((_unit(e) for e in _elems(kernel)), default=F32_UNIT)
+            narrow = max((_unit(e) for e in _elems(kernel)), default=0.0)
             largest = float(np.max(np.abs(want[np.isfinite(want)]), initial=0.0))
-            relative = (n + _FUNCTION_ROUNDINGS) * F32_UNIT + 4 * narrow
-            text = f"({n} + {_FUNCTION_ROUNDINGS}) · 2^-24 + 4 · {narrow:.2g} of the largest magnitude {largest:.3g}"
-            out[arg.name] = Bound(relative * largest, text)
+            error = ((n + _FUNCTION_ROUNDINGS) * F32_UNIT + 4 * narrow) * largest
+            inner = f" + 4 · {narrow:.2g}" if narrow else ""
+            text = f"({n} + {_FUNCTION_ROUNDINGS}) · 2^-24{inner} of the largest magnitude {largest:.3g}, and rounding to {elem}"
+            out[arg.name] = Bound(error + 2 * rounding_bound(np.abs(want) + error, elem), text)
     return out
 
 
@@ -98,11 +102,21 @@ def _unit(elem: Any) -> float:
 
 
 def _elems(kernel: Kernel) -> list[Any]:
+    """Float types narrower than f32 that values are rounded to and then computed with, not only stored."""
+    users = uses(kernel)
+
+    def only_stored(v: Value) -> bool:
+        return all(
+            op.name == "store" or (op.name in _MOVES and all(only_stored(r) for r in op.results))
+            for op, _ in users.get(v, [])
+        )
+
     return [
         v.type.elem
         for op in kernel.walk()
+        if op.name not in ("load", "constant", *_MOVES)
         for v in op.results
-        if isinstance(v.type, TileType) and v.type.elem.is_float and v.type.elem.name != "f8E8M0FNU"
+        if isinstance(v.type, TileType) and v.type.elem.is_float and v.type.elem.bits < 32 and not only_stored(v)
     ]
 
 
