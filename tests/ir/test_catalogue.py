@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tileir.ir.diagnostics import catalogue
 
-_CODE = re.compile(r'"([EW][0-9]{4})"')
+_CODE = re.compile(r'"([EWR][0-9]{4})"')
 
 
 def _used(root: Path) -> dict[str, set[str]]:
