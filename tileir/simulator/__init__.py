@@ -1,7 +1,33 @@
-"""A CPU simulator of AMD CDNA3 and CDNA4 machine code. It reads code objects and knows nothing of their compiler."""
+"""A CPU simulator of AMD CDNA3 and CDNA4 machine code. It reads code objects and knows nothing of their compiler.
 
-from tileir.simulator.faults import SimulatorError, SimulatorFault, Statistics
-from tileir.simulator.launch import Module, Simulator
-from tileir.simulator.memory import Allocation, Memory
+The names below load the engine, and with it numpy and llvmlite, when they are first used: the decoder and the static
+report (`tileir.simulator.inspect`) do without.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tileir.simulator.faults import SimulatorError, SimulatorFault, Statistics
+    from tileir.simulator.launch import Module, Simulator
+    from tileir.simulator.memory import Allocation, Memory
 
 __all__ = ["Allocation", "Memory", "Module", "Simulator", "SimulatorError", "SimulatorFault", "Statistics"]
+
+_HOMES = {
+    "Allocation": "memory",
+    "Memory": "memory",
+    "Module": "launch",
+    "Simulator": "launch",
+    "SimulatorError": "faults",
+    "SimulatorFault": "faults",
+    "Statistics": "faults",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
