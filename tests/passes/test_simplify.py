@@ -205,3 +205,10 @@ def test_schedules_find_their_names() -> None:
     """Names that the author gave survive where the op does."""
     lines = body("%keep = %n * 3\n%also = %keep + 0\n%tile = fill(%also) : tile<i32[64]>\nstore(%tile, %O[0 +: 64])")
     assert any(line.startswith("%keep = mul") for line in lines)
+
+
+def test_scalars_that_become_tiles_fill_them() -> None:
+    lines = body(
+        "%x = reshape<[1, 1]>(%n)\n%y = broadcast<[64]>(%n)\nstore(%y, %O[0 +: 64])\nstore(reshape<[1]>(%x), %O[0 +: 1])"
+    )
+    assert sum("= fill(%n)" in line for line in lines) == 2 and not any("broadcast" in line for line in lines)

@@ -70,7 +70,7 @@ class _Simplifier:
             rw.replace(op, [same])
             self.changed = True
             return True
-        if self._fold(rw, op, operands):
+        if self._fold(rw, op, operands) or self._fill(rw, op, operands):
             self.changed = True
             return True
         key = _key(op, operands)
@@ -102,6 +102,14 @@ class _Simplifier:
         new.results = [Value(rw.names.fresh("c"), TileType(op.result.tile.elem), op.loc)]
         scalar = self._reuse(rw, new)
         fill = Op("fill", [scalar], {}, [Value(op.result.name, op.result.type, op.result.loc)], loc=op.loc)
+        rw.replace(op, [self._reuse(rw, fill)])
+        return True
+
+    def _fill(self, rw: Rewriter, op: Op, operands: list[Value]) -> bool:
+        """A scalar that is reshaped or broadcast to a tile fills it: one op for later passes to know."""
+        if op.name not in ("reshape", "broadcast") or not operands[0].tile.is_scalar or op.result.tile.is_scalar:
+            return False
+        fill = Op("fill", operands, {}, [Value(op.result.name, op.result.type, op.result.loc)], loc=op.loc)
         rw.replace(op, [self._reuse(rw, fill)])
         return True
 
