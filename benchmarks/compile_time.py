@@ -114,7 +114,7 @@ def compile_one(name, chip):
         return int(re.search(r"\\." + key + r":\\s*(\\d+)", text).group(1))
     stats = {"vgprs": figure("vgpr_count"), "agprs": figure("agpr_count"), "sgprs": figure("sgpr_count"),
              "vgpr_spills": figure("vgpr_spill_count"), "sgpr_spills": figure("sgpr_spill_count"),
-             "scratch_bytes": figure("private_segment_fixed_size"), "lds_bytes": figure("group_segment_fixed_size")}
+             "scratch_bytes": figure("private_segment_fixed_size"), "lds_bytes": done.metadata.shared}
     return times, stats
 """
 
@@ -140,7 +140,12 @@ class Compiler:
 
     def environment(self, scratch: str) -> dict[str, str]:
         """Environment of a child: no cache that an earlier child filled."""
-        environment = {**os.environ, "TRITON_CACHE_DIR": scratch, "TRITON_ALWAYS_COMPILE": "1"}
+        environment = {
+            **os.environ,
+            "TRITON_CACHE_DIR": scratch,
+            "TRITON_ALWAYS_COMPILE": "1",
+            "TRITON_DEFAULT_FP_FUSION": "1",  # contraction, as TileIR allows it; this version asks to say so
+        }
         if self.name == "tileir":
             environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
         return environment
@@ -291,7 +296,7 @@ def report(samples: dict[str, dict[str, Samples]], repetitions: int, say: Callab
                 theirs = figures["triton"][key]
                 line += f"{theirs:9.1f}" + (f"{ours / theirs:9.3f}" if key != "rest" else "")
             say(line)
-        for key in ("vgprs", "agprs", "vgpr_spills", "lds_bytes"):
+        for key in ("vgprs", "agprs", "vgpr_spills", "scratch_bytes", "lds_bytes"):
             values = "".join(f"{s.stats.get(key, '-'):>9}" for s in by_name.values())
             say(f"  {key:24}{values}")
     return data
