@@ -136,10 +136,7 @@ def assemble(chip: str, lines: Sequence[str]) -> list[bytes | str]:
     if len(encodings) + len(errors) != len(lines):
         raise RuntimeError(f"llvm-mc answered {len(encodings)} + {len(errors)} of {len(lines)} lines")
     found = iter(encodings)
-    return [
-        errors[number] if number in errors else _parse_bytes(next(found))
-        for number in range(len(lines))
-    ]
+    return [errors[number] if number in errors else _parse_bytes(next(found)) for number in range(len(lines))]
 
 
 def _parse_bytes(text: str) -> bytes:

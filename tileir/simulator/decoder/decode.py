@@ -65,7 +65,7 @@ def _decode(table: Table, window: bytes, offset: int) -> Instruction:
         entry = find_entry(table, word)
         literal = 0
         size = entry.size
-        if entry.wide or entry.has_literal and _wants_literal(entry, word):
+        if entry.wide or (entry.has_literal and _wants_literal(entry, word)):
             literal = word >> _LITERAL_SHIFT & 0xFFFFFFFF
             size += 4
         if len(window) < size:
@@ -99,9 +99,7 @@ def _decode(table: Table, window: bytes, offset: int) -> Instruction:
                 modifiers[suffix] = 1
     except Undecodable as error:
         raise DecodeError(offset, window[:8], str(error)) from None
-    return Instruction(
-        entry.name, entry.encoding, size, tuple(operands), modifiers, window[:size], table.chip
-    )
+    return Instruction(entry.name, entry.encoding, size, tuple(operands), modifiers, window[:size], table.chip)
 
 
 def _wants_literal(entry: Entry, word: int) -> bool:

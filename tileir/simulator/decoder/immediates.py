@@ -12,9 +12,7 @@ from dataclasses import dataclass
 
 from tileir.simulator.decoder.instruction import Operand
 from tileir.simulator.decoder.operands import (
-    IMMEDIATE_TYPES,
     Undecodable,
-    immediate_text,
     register_text,
     scalar_register,
     vector_register,
@@ -191,10 +189,9 @@ SLOTS: Mapping[str, Slot] = {
 
 
 def _constant_text(value: int) -> str:
-    try:
-        return immediate_text(value, IMMEDIATE_TYPES["b32"])
-    except KeyError:
-        return hex(value)
+    """LLVM's assembler drops float constants here, so that only integers are printed as such."""
+    signed = sign_extend(value, 32)
+    return str(signed) if -16 <= signed <= 64 else hex(value)
 
 
 @dataclass(frozen=True, slots=True)

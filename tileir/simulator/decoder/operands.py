@@ -19,7 +19,7 @@ import re
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 from tileir.simulator.decoder.instruction import Operand
 
@@ -88,9 +88,7 @@ _FLOAT_PATTERNS = {
     kind: [*(_float_pattern(text, kind) for text in _FLOATS), inverse] for kind, inverse in _INVERSE_2PI.items()
 }
 _FLOAT_TEXTS = {
-    kind: dict(
-        zip(patterns, [*_FLOATS, "0.15915494309189532" if kind == "64" else "0.15915494"], strict=True)
-    )
+    kind: dict(zip(patterns, [*_FLOATS, "0.15915494309189532" if kind == "64" else "0.15915494"], strict=True))
     for kind, patterns in _FLOAT_PATTERNS.items()
 }
 
@@ -169,7 +167,7 @@ class Coding:
     """Field value and literal dword to operand; raises Undecodable."""
 
 
-@lru_cache(maxsize=None)
+@cache
 def coding(text: str) -> Coding:
     """Parse a coding string of the tables."""
     match = _CODING.match(text)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from tileir.simulator.decoder.decode import find_entry
 from tileir.simulator.decoder.immediates import SLOTS, Symbols, bits_text, plain_text
 from tileir.simulator.decoder.instruction import Instruction, Operand
-from tileir.simulator.decoder.operands import IMMEDIATE_TYPES, ImmediateType, immediate_text
+from tileir.simulator.decoder.operands import ImmediateType, immediate_text
 from tileir.simulator.decoder.table import BitsSuffix, FieldSuffix, OperandSlot, load
-
 
 
 def literal_text(pattern: int, kind: ImmediateType) -> str:
@@ -56,8 +55,7 @@ def render(instruction: Instruction) -> str:
     entry = find_entry(table, int.from_bytes(instruction.raw, "little"))
     symbols = table.symbols
     operands = [
-        _slot_text(slot, operand, symbols)
-        for slot, operand in zip(entry.slots, instruction.operands, strict=True)
+        _slot_text(slot, operand, symbols) for slot, operand in zip(entry.slots, instruction.operands, strict=True)
     ]
     parts = [entry.mnemonic]
     if any(operands):

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from tileir.simulator.decoder.formats import FORMATS, Chunks, extract
+from tileir.simulator.decoder.formats import FORMATS, Chunks
 from tileir.simulator.decoder.immediates import SLOTS, SUFFIXES, Suffix
 from tileir.simulator.decoder.instruction import Operand
-from tileir.simulator.decoder.operands import LITERAL, Coding, coding, scalar_register
+from tileir.simulator.decoder.operands import Coding, coding, scalar_register
 
 CHIPS = ("gfx942", "gfx950")
 
@@ -91,12 +91,24 @@ class Table:
 
     chip: str
     entries: Mapping[str, Mapping[int, Entry]]
+    """By format and opcode; entries are built when first asked for."""
     symbols: Mapping[str, Mapping[str, str]]
+    lines: Mapping[str, Mapping[str, list[str]]]
+    """The table as it is in the file."""
+
+    def opcodes(self, format_name: str) -> list[int]:
+        """All opcodes of a format."""
+        return [int(opcode) for opcode in self.lines[format_name]]
 
 
 _ENCODINGS = {
     "maif8f6f4": "mai",
-    "vop1dpp": "dpp", "vop2dpp": "dpp", "vop1sdwa": "sdwa", "vop2sdwa": "sdwa", "vopcsdwa": "sdwa"}
+    "vop1dpp": "dpp",
+    "vop2dpp": "dpp",
+    "vop1sdwa": "sdwa",
+    "vop2sdwa": "sdwa",
+    "vopcsdwa": "sdwa",
+}
 _SUFFIXES = ("_e32", "_e64", "_dpp", "_sdwa")
 
 
@@ -117,9 +129,6 @@ def _constant_operand(text: str) -> Operand:
     raise ValueError(f"unknown constant operand {text!r}")
 
 
-_SCALAR_LITERAL_FIELDS = frozenset({"ssrc0", "ssrc1", "src0"})
-
-
 @cache
 def _slot(format_name: str, text: str) -> OperandSlot:
     where, *modifiers = text.split("|")
@@ -136,9 +145,7 @@ def _slot(format_name: str, text: str) -> OperandSlot:
         return OperandSlot(field, chunks, name, None, lambda value, literal: decode(value), 0, 0, 0, False)
     parsed = coding(name)
     literal = "l" in parsed.flags
-    return OperandSlot(
-        field, chunks, name, parsed, parsed.decode, masks["neg"], masks["abs"], masks["sext"], literal
-    )
+    return OperandSlot(field, chunks, name, parsed, parsed.decode, masks["neg"], masks["abs"], masks["sext"], literal)
 
 
 _NO_BIT = 128
@@ -153,7 +160,9 @@ def _suffix(format_name: str, text: str) -> BitsSuffix | FieldSuffix | str:
     if equals:
         return FieldSuffix(FORMATS[format_name].fields[field], SUFFIXES[name])
     name, bits, *default = text.split(":")
-    return BitsSuffix(name, tuple(_NO_BIT if bit == "-" else int(bit) for bit in bits.split(".")), int(default[0]) if default else 0)
+    return BitsSuffix(
+        name, tuple(_NO_BIT if bit == "-" else int(bit) for bit in bits.split(".")), int(default[0]) if default else 0
+    )
 
 
 def _entry(format_name: str, line: list[str]) -> Entry:
@@ -196,10 +205,6 @@ class _Lazy(dict[int, Entry]):
         self[opcode] = entry
         return entry
 
-    def opcodes(self) -> list[int]:
-        """All opcodes of the format."""
-        return list(self._lines)
-
 
 @cache
 def load(chip: str) -> Table:
@@ -208,14 +213,4 @@ def load(chip: str) -> Table:
         raise ValueError(f"no decoder table for {chip!r}; there are {', '.join(CHIPS)}")
     data = json.loads(files("tileir.simulator.decoder").joinpath(f"{chip}.json").read_text("utf-8"))
     entries = {name: _Lazy(name, lines) for name, lines in data["formats"].items()}
-    return Table(chip, entries, data["symbols"])
-
-
-def field_value(slot: OperandSlot, word: int) -> int:
-    """The number in the slot's field."""
-    return extract(word, slot.chunks)
-
-
-def asks_for_literal(entry: Entry, word: int) -> bool:
-    """Whether a source field holds the code for "literal follows"."""
-    return any(slot.literal and extract(word, slot.chunks) == LITERAL for slot in entry.slots)
+    return Table(chip, entries, data["symbols"], data["formats"])
