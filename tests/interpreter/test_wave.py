@@ -43,12 +43,13 @@ def load_view(b: Builder, x: Value) -> Value:
     return b.value("load", [x, b.constant(0, I32)], spans=(N,))
 
 
-def test_shared_round_trip() -> None:
+@pytest.mark.parametrize("read", ["shared_load", "shared_load_transposed"])
+def test_shared_round_trip(read: str) -> None:
     def body(b: Builder, x: Value, y: Value) -> None:
         s = alloc(b)
         b.op("shared_store", [load_view(b, x), s])
         b.op("barrier")
-        store_all(b, b.value("shared_load", [s]), y)
+        store_all(b, b.value(read, [s]), y)
 
     assert execute(body).tolist() == X.tolist()
 
@@ -189,6 +190,7 @@ def test_convert_layout_keeps_the_elements() -> None:
 COVERS = {
     "shared_alloc": [test_lds_that_nobody_wrote],
     "shared_load": [test_shared_round_trip, test_lds_that_nobody_wrote],
+    "shared_load_transposed": [test_shared_round_trip],
     "shared_store": [test_shared_round_trip],
     "copy_async": [test_a_copy_lands_at_a_wait_that_covers_it, test_a_copy_fills_with_zero_outside_the_view],
     "copy": [test_a_copy_through_registers_is_there_at_once_and_pads],
