@@ -324,7 +324,7 @@ def _common(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
 
 
 @st.composite
-def kernels(draw: st.DrawFn, limits: Limits = Limits()) -> Kernel:  # noqa: B008
+def kernels(draw: st.DrawFn, limits: Limits = Limits()) -> Kernel:
     """A random kernel; it has 1 to `limits.views` input views and stores up to `limits.outputs` values."""
     elems = [ELEMS[n] for n in limits.elems]
     args: list[Value] = []

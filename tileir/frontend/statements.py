@@ -31,7 +31,6 @@ class Statements:
         self.grid_rank = grid_rank
         self.defined: dict[str, Loc] = {}
         self.aliases: dict[str, str] = {}
-        self.loops: set[str] = set()
         self._depth = 0
 
     # -- names -------------------------------------------------------------------------------------------------------
@@ -82,7 +81,9 @@ class Statements:
                 sound = False
             trailer = node.children[-1]
             if trailer is not None:
-                self._relocate(self.x.builder.block.ops[start:], trailer)
+                emitted = self.x.builder.block.ops[start:]
+                placed = self.faults.attempt(lambda ops=emitted, t=trailer: self._relocate(ops, t) or True)
+                sound &= placed is not None
         return sound
 
     def _statement(self, node: Node) -> None:
@@ -116,7 +117,12 @@ class Statements:
         start = len(self.x.builder.block.ops)
         values = self.x.statement(expression, texts, written)
         self._check_grid_rank(expression, len(names))
-        for n, text, value, want in zip(names, texts, values, [*written, *[None] * len(names)], strict=False):
+        if len(values) != len(names):
+            self.scope.fail(
+                "E0303", f"one value, but {len(names)} names", expression, legal="one name on the left of '='"
+            )
+        wanted: list[Type | None] = [*written, *[None] * (len(names) - len(written))]
+        for n, text, value, want in zip(names, texts, values, wanted, strict=True):
             self._bind(n, text, value, want, expression, self.x.builder.block.ops[start:])
 
     def _bind(
@@ -247,8 +253,9 @@ class Statements:
         replace inside. `want` are the types that it should yield, None if that is open."""
         block = Block()
         outer, self.x.builder.block = self.x.builder.block, block
-        before = set(self.x.env)
-        saved = {name: self.x.env.get(name) for name, _ in hidden}
+        env = self.x.env
+        size = len(env)  # names are added at the end, so that leaving the region takes off what it added
+        saved = {name: env[name] for name, _ in hidden if name in env}
         sound = True
         try:
             for name, t in args:
@@ -260,7 +267,7 @@ class Statements:
             for name, t in hidden:
                 value = Value(self.x.builder.names.fresh(name), t, self.scope.loc(node)) if t is not None else None
                 sound &= value is not None
-                self.x.env[name] = value
+                env[name] = value
                 if value is not None:
                     block.args.append(value)
             *statements, last = node.children
@@ -268,15 +275,11 @@ class Statements:
             sound &= self.faults.attempt(lambda: self._yield(node, last, want, block) or True) is not None
         finally:
             self.x.builder.block = outer
-            for name in [n for n in self.x.env if n not in before]:
-                del self.x.env[name]
+            while len(env) > size:
+                name, _ = env.popitem()
                 if name in self.defined:
                     self.x.ended[name] = self.defined[name]
-            for name, value in saved.items():
-                if name in before:
-                    self.x.env[name] = value
-                else:
-                    self.x.env.pop(name, None)
+            env.update(saved)
         return block, sound
 
     def _yield(self, region: Node, node: Node | None, want: Sequence[Type | None] | None, block: Block) -> None:
@@ -316,7 +319,6 @@ class Statements:
         ]
         names, inits, locs = self._carry(carry)
         carried = [v.type if v is not None else None for v in inits]
-        self.loops.add(variable.text[1:])
         args = [(variable, scalar(elem)), *zip(names, carried, strict=True)]
         block, sound = self._region(region, args, carried)
         draft = _Draft(attrs, [*values, *inits], [block], carried, sound)

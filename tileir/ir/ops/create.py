@@ -19,7 +19,9 @@ def _constant(c: Check) -> Sequence[Type]:
         c.fail("E0318", f"a constant is a scalar, not {want}", legal="fill(value) : tile<…> makes a tile")
     elem = want.elem
     if isinstance(value, bool) != elem.is_bool:
-        c.fail("E0319", f"{format_attr(value)} is not a value of {elem}", legal="true or false for i1, numbers otherwise")
+        c.fail(
+            "E0319", f"{format_attr(value)} is not a value of {elem}", legal="true or false for i1, numbers otherwise"
+        )
     if elem.is_int:
         if not isinstance(value, int):
             c.fail("E0319", f"{format_attr(value)} is not a value of {elem}", legal="an integer literal, or convert")
