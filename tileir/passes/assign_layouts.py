@@ -25,6 +25,7 @@ from tileir.layout import Layout, LayoutError, blocked, broadcast_source, mma_la
 from tileir.passes.base import Context, Pass
 from tileir.passes.mfma_choice import choose_instruction, choose_waves, workgroup_waves
 from tileir.passes.split_access import contiguous_dim
+from tileir.target import Target
 
 # Results of these can be made anew in any layout at no cost, so they belong to no class.
 FREE = frozenset({"fill", "iota"})
@@ -115,6 +116,16 @@ def _mma_attrs(op: Op, waves: int, ctx: Context) -> dict[str, AttrValue]:
         )
     attrs.update(instr=instr, waves=grid, swapped=attrs.get("swapped", True))
     return attrs
+
+
+def _register_file(op: Op, layout: Layout, waves: int, target: Target) -> str:
+    """The vector file while the accumulator leaves half of it for operands and addresses. One wave per SIMD has the
+    accumulation file for itself and uses it from there on; with more the two files come out of one budget, and the
+    accumulator stays in the vector file as long as it fits."""
+    registers = layout.num_registers * op.result.tile.elem.bytes // target.register_bytes
+    half = target.max_arch_vgprs // 2
+    fits = registers < half or (registers == half and waves > target.simds_per_cu)
+    return "vector" if fits else "accumulation"
 
 
 def _mma_layouts(op: Op, attrs: dict[str, AttrValue]) -> tuple[Layout, Layout, Layout]:
@@ -239,7 +250,9 @@ def _classify(kernel: Kernel, waves: int, ctx: Context) -> tuple[_Classes, dict[
     for op in kernel.walk():
         if op.name == "mma":
             mma[op] = _mma_attrs(op, waves, ctx)
-            classes.put(op.result, _mma_layouts(op, mma[op])[2])
+            layout = _mma_layouts(op, mma[op])[2]
+            mma[op].setdefault("file", _register_file(op, layout, waves, ctx.target))
+            classes.put(op.result, layout)
     for op, attrs in mma.items():
         for v, layout in zip(op.operands[:2], _mma_layouts(op, attrs), strict=False):
             classes.put(v, layout)

@@ -101,6 +101,13 @@ declare(
             AttrSpec("instr", "shape", default=(), doc="MFMA shape m, n, k"),
             AttrSpec("waves", "shape", default=(), doc="waves over rows and columns of the result"),
             AttrSpec("swapped", "bool", default=False, doc="the instruction computes the transposed product"),
+            AttrSpec(
+                "file",
+                "word",
+                default="",
+                choices=("", "vector", "accumulation"),
+                doc="register file of the accumulator",
+            ),
         ),
         level="both",
         category="contract",

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from tileir.ir.core import Block, Op, Value
 from tileir.layout.mma import mma_plan
 from tileir.lowering.amdgpu.emit.state import State
-from tileir.lowering.amdgpu.emit.tiles import Tile
+from tileir.lowering.amdgpu.emit.tiles import Tile, tied
 from tileir.lowering.amdgpu.emit.writer import scalar_type, vector_type
 from tileir.passes.assign_layouts import carried
 
 EmitBlock = Callable[[State, Block], None]
 
 
-def piece_sizes(s: State) -> dict[Value, int]:
-    """For values that travel through blocks the piece size in which they do: that of the accumulator fragments of an
-    `mma` they come from or go to, else 1. Found over everything that carried values are connected to."""
+class Travel(NamedTuple):
+    """How a tile travels through block arguments: its piece size, and the register file it is tied to ("" for none)."""
+
+    size: int = 1
+    tie: str = ""
+
+
+def travels(s: State) -> dict[Value, Travel]:
+    """For tiles that travel through blocks: as the accumulator fragments of the `mma` that they come from or go to, found
+    over everything that carried values are connected to."""
     links: dict[Value, list[Value]] = {}
-    sizes: dict[Value, int] = {}
+    found: dict[Value, Travel] = {}
 
     def link(a: Value, b: Value) -> None:
         links.setdefault(a, []).append(b)
@@ -37,8 +45,9 @@ def piece_sizes(s: State) -> dict[Value, int]:
                 operand_bits=a.elem.bits,
                 swapped=bool(op.attrs.get("swapped", False)),
             )
+            tie = "a" if op.attrs.get("file") == "accumulation" else ""
             for v in (op.result, *op.operands[2:]):
-                sizes[v] = plan.c_registers
+                found[v] = Travel(plan.c_registers, tie)
         for init, arg, out in carried(op):
             link(init, arg)
             link(arg, out)
@@ -46,14 +55,14 @@ def piece_sizes(s: State) -> dict[Value, int]:
             if not (op.name == "while" and i == 0):
                 for v, r in zip(region.terminator.operands, op.results, strict=True):
                     link(v, r)
-    pending = list(sizes)
+    pending = list(found)
     while pending:
         v = pending.pop()
         for other in links.get(v, []):
-            if other not in sizes:
-                sizes[other] = sizes[v]
+            if other not in found:
+                found[other] = found[v]
                 pending.append(other)
-    return sizes
+    return found
 
 
 class Control:
@@ -61,7 +70,7 @@ class Control:
 
     def __init__(self, s: State, emit: EmitBlock):
         self.s, self.w, self.emit = s, s.w, emit
-        self.sizes = piece_sizes(s)
+        self.travels = travels(s)
 
     def flat(self, values: Sequence[Value], targets: Sequence[Value]) -> tuple[list[str], list[str]]:
         """MLIR values and types of what is handed to a block, in the pieces of the targets."""
@@ -73,7 +82,7 @@ class Control:
                 names.append(self.s.scalar(v))
                 types.append(scalar_type(t.elem))
                 continue
-            n = self.sizes.get(target, 1)
+            n = self.travels.get(target, Travel()).size
             pieces = self.s.tile(v).get(self.w, n)
             names += pieces
             types += [vector_type(scalar_type(t.elem), n)] * len(pieces)
@@ -89,7 +98,7 @@ class Control:
                 self.s.values[v] = name
                 out.append((name, scalar_type(t.elem)))
                 continue
-            n = self.sizes.get(v, 1)
+            n = self.travels.get(v, Travel()).size
             assert t.layout is not None
             names = [self.w.name() for _ in range(t.layout.num_registers // n)]
             self.s.values[v] = Tile(t, n, names)
@@ -104,6 +113,7 @@ class Control:
         iv, *carried = op.regions[0].args
         body, after = w.label(), w.label()
         inits, init_types = self.flat(op.operands[3:], carried)
+        inits = self.tie(inits, init_types, carried)
         enter = w.icmp("slt", start, end, t)
         w.cond_branch(enter, body, after, ([start, *inits], [t, *init_types]), (inits, init_types))
         name = w.name()
@@ -118,6 +128,26 @@ class Control:
         following = w.binary("add", name, step, t)
         w.cond_branch(more, body, after, ([following, *values], [t, *types]), (values, types))
         w.start(after, self.arguments(op.results))
+        for v in op.results:
+            tile = self.s.values[v]
+            if isinstance(tile, Tile):
+                tile.tie = self.travels.get(v, Travel()).tie
+
+    def tie(self, values: list[str], types: list[str], targets: Sequence[Value]) -> list[str]:
+        """Initial values of accumulators, pinned to their register file and made opaque: LLVM breaks constants that meet in
+        a loop into scalars, which costs moves for each of them."""
+        ties: list[str] = []
+        for v in targets:
+            if v.tile.is_scalar:
+                ties.append("")
+            else:
+                travel = self.travels.get(v, Travel())
+                assert v.tile.layout is not None
+                ties += [travel.tie] * (v.tile.layout.num_registers // travel.size)
+        return [
+            tied(self.w, value, type, tie, ordered=False) if tie else value
+            for value, type, tie in zip(values, types, ties, strict=True)
+        ]
 
     def branch(self, op: Op) -> None:
         """An `if`."""

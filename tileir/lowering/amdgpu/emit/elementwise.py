@@ -301,6 +301,15 @@ def operand_pieces(s: State, v: Value, result: TileType, n: int) -> list[str]:
     return [w.pack(picked[i : i + n], element) for i in range(0, len(picked), n)]
 
 
+def _column(s: State, v: Value, result: TileType, n: int) -> Callable[[int], str]:
+    """Piece by number of an operand. Pieces that are tied to a register file or deferred are made one by one, when used."""
+    tile = s.values[v]
+    if isinstance(tile, Tile) and not tile.splat and v.tile.shape == result.shape and tile.chunk == n:
+        return lambda i: tile.piece(s.w, i)
+    pieces = operand_pieces(s, v, result, n)
+    return lambda i: pieces[i]
+
+
 def elementwise(s: State, op: Op, emit: Callable[[State, Op, int, list[str]], str] | None = None) -> None:
     """Any elementwise op; `emit` computes one piece (by default by `Pieces`)."""
     t = op.result.tile
@@ -312,5 +321,15 @@ def elementwise(s: State, op: Op, emit: Callable[[State, Op, int, list[str]], st
     assert layout is not None
     widths = [s.tile(v).chunk for v in op.operands if v.tile.shape == t.shape and not s.tile(v).splat]
     n = min(widths, default=1)
-    columns = [operand_pieces(s, v, t, n) for v in op.operands]
-    s.values[op.result] = Tile(t, n, [emit(s, op, n, list(a)) for a in zip(*columns, strict=True)])
+    columns = [_column(s, v, t, n) for v in op.operands]
+
+    def make(i: int) -> str:
+        outer, s.w.loc = s.w.loc, op.loc
+        piece = emit(s, op, n, [column(i) for column in columns])
+        s.w.loc = outer
+        return piece
+
+    if s.is_deferrable(op):
+        s.values[op.result] = Tile.deferred(t, n, make)
+    else:
+        s.values[op.result] = Tile(t, n, [make(i) for i in range(layout.num_registers // n)])

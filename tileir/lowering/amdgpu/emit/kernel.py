@@ -20,9 +20,6 @@ from tileir.lowering.amdgpu.emit.writer import Writer, scalar_type
 from tileir.target import Target
 
 WAVE = 64
-# Accumulator registers per lane up to which a kernel lives in the vector file alone (of its 256 registers the rest is for
-# operands and addresses); above it LLVM may use the accumulation file.
-VECTOR_FILE_ACCUMULATORS = 128
 _NO_HIDDEN = (
     "dispatch-ptr", "queue-ptr", "implicitarg-ptr", "dispatch-id", "heap-ptr", "hostcall-ptr", "lds-kernel-id",
     "multigrid-sync-arg", "default-queue", "completion-action", "flat-scratch-init", "workitem-id-y", "workitem-id-z",
@@ -169,10 +166,15 @@ def interface(kernel: Kernel) -> dict[str, object]:
     }
 
 
-def accumulator_registers(kernel: Kernel) -> int:
-    """Registers per lane that the largest accumulator takes."""
-    tiles = [op.result.tile for op in kernel.walk() if op.name == "mma"]
-    return max((t.layout.num_registers * t.elem.bits // 32 for t in tiles if t.layout is not None), default=0)
+def register_attributes(kernel: Kernel, target: Target) -> list[str]:
+    """How many registers of which file LLVM may use. Written, never left to LLVM: what it infers costs spills."""
+    waves = kernel.attrs["waves"]
+    assert isinstance(waves, int)
+    files = {op.attrs.get("file") for op in kernel.walk() if op.name == "mma"}
+    per_simd = max(1, waves // target.simds_per_cu)
+    if "accumulation" in files:
+        return [f'["amdgpu-agpr-alloc", "{target.max_acc_vgprs}"]', f'["amdgpu-waves-per-eu", "{per_simd},{per_simd}"]']
+    return ['["amdgpu-agpr-alloc", "0"]']
 
 
 def _module(s: State) -> str:
@@ -195,8 +197,7 @@ def _module(s: State) -> str:
             args.append(f"%{'sym' if a.kind == 'symbol' else 'arg'}_{a.name}: {scalar_type(t.elem)}")
     names = ", ".join(json.dumps(a.name) for a in k.abi())
     passthrough = [f'["amdgpu-flat-work-group-size", "{threads},{threads}"]', '["uniform-work-group-size", "true"]']
-    if accumulator_registers(k) <= VECTOR_FILE_ACCUMULATORS:
-        passthrough.append('["amdgpu-agpr-alloc", "0"]')
+    passthrough += register_attributes(k, s.target)
     passthrough += [f'"amdgpu-no-{x}"' for x in _NO_HIDDEN]
     passthrough += [f'"amdgpu-no-workgroup-id-{x}"' for x in "yz" if not w.has(("workgroup", x))]
     lds = k.attrs.get("lds", 0)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tileir.ir.core import Kernel, Value
+from tileir.ir.core import Block, Kernel, Op, Value
 from tileir.ir.diagnostics import CompileError, error
 from tileir.ir.location import Loc
+from tileir.ir.registry import get
+from tileir.ir.rewriter import uses
 from tileir.ir.types import Elem
 from tileir.lowering.amdgpu.emit.tiles import Tile
 from tileir.lowering.amdgpu.emit.writer import Writer, scalar_type
@@ -23,6 +25,15 @@ class State:
     values: dict[Value, str | Tile] = field(default_factory=dict[Value, "str | Tile"])
     symbols: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     needs_zeros: bool = False
+    deferrable: set[Op] = field(default_factory=set[Op])
+
+    def __post_init__(self) -> None:
+        self.deferrable = _deferrable(self.kernel.body, uses(self.kernel))
+
+    def is_deferrable(self, op: Op) -> bool:
+        """Whether the pieces of an elementwise result may be computed where they are used: by the only op that uses it, in
+        the same block, which takes it piece by piece."""
+        return op in self.deferrable
 
     def scalar(self, v: Value) -> str:
         x = self.values[v]
@@ -64,3 +75,36 @@ class State:
     def unsupported(self, what: str, loc: Loc, legal: str) -> CompileError:
         """The diagnostic for something that has no lowering yet."""
         return error("E0903", f"{what} cannot be compiled for {self.target.name} yet", loc, legal=legal)
+
+
+def _deferrable(block: Block, users: dict[Value, list[tuple[Op, int]]]) -> set[Op]:
+    here = set(block.ops)
+    found: set[Op] = set()
+    for op in block.ops:
+        for region in op.regions:
+            found |= _deferrable(region, users)
+        if not get(op.name).elementwise or op.result.tile.is_scalar:
+            continue
+        used = users.get(op.result, [])
+        if len(used) != 1 or used[0][0] not in here:
+            continue
+        user = used[0][0]
+        same = get(user.name).elementwise and user.result.tile.shape == op.result.tile.shape
+        if user.name in ("store", "shared_store") or (same and user in _only_stored(users, user, here)):
+            found.add(op)
+    return found
+
+
+def _only_stored(users: dict[Value, list[tuple[Op, int]]], op: Op, here: set[Op]) -> set[Op]:
+    """The ops from `op` down a chain of elementwise ops with one use each, if the chain ends in a store of this block."""
+    chain: set[Op] = set()
+    while True:
+        chain.add(op)
+        used = users.get(op.result, [])
+        if len(used) != 1 or used[0][0] not in here:
+            return set()
+        op = used[0][0]
+        if op.name in ("store", "shared_store"):
+            return chain
+        if not get(op.name).elementwise:
+            return set()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tileir.ir.types import TileType
 from tileir.lowering.amdgpu.emit.writer import Writer, scalar_type, vector_type
@@ -14,7 +14,9 @@ class Tile:
     A *splat* keeps one scalar for all registers and becomes pieces on demand.
     """
 
-    def __init__(self, type: TileType, chunk: int, chunks: Sequence[str], splat: str = "", splat_text: str = ""):
+    def __init__(
+        self, type: TileType, chunk: int, chunks: Sequence[str], splat: str = "", splat_text: str = "", tie: str = ""
+    ):
         assert type.layout is not None
         self.type = type
         self.element = scalar_type(type.elem)
@@ -23,21 +25,53 @@ class Tile:
         self.chunks = list(chunks)
         self.splat = splat  # the scalar, for a splat
         self.splat_text = splat_text  # its MLIR constant text, if it is a constant
+        self.tie = (
+            tie  # constraint of the register file that pieces stay in until the moment of their use ("" for none)
+        )
+        self._make: Callable[[int], str] | None = None
         assert splat or chunk * len(self.chunks) == self.count, (chunk, len(self.chunks), self.count)
 
     @staticmethod
     def of_scalar(type: TileType, value: str, text: str = "") -> Tile:
         return Tile(type, 1, [], splat=value, splat_text=text)
 
+    @staticmethod
+    def deferred(type: TileType, chunk: int, make: Callable[[int], str]) -> Tile:
+        """A tile whose pieces `make` computes when they are first asked for: for values that one later op of the same
+        block takes piece by piece, so that they are not all alive at once."""
+        assert type.layout is not None
+        tile = Tile(type, chunk, [""] * (type.layout.num_registers // chunk))
+        tile._make = make
+        return tile
+
+    def _ready(self) -> None:
+        for i in range(len(self.chunks)):
+            self._made(i)
+
+    def _made(self, i: int) -> str:
+        if not self.chunks[i]:
+            assert self._make is not None
+            self.chunks[i] = self._make(i)
+        return self.chunks[i]
+
     def retyped(self, type: TileType) -> Tile:
         """The same registers under another tile type with as many registers."""
-        return Tile(type, self.chunk, self.chunks, self.splat, self.splat_text)
+        self._ready()
+        return Tile(type, self.chunk, self.chunks, self.splat, self.splat_text, self.tie)
+
+    def piece(self, w: Writer, i: int) -> str:
+        """Piece `i` in the tile's own piece size, tied here and now if the tile is."""
+        piece = self._made(i)
+        return tied(w, piece, vector_type(self.element, self.chunk), self.tie, ordered=True) if self.tie else piece
 
     def get(self, w: Writer, chunk: int) -> list[str]:
         """The registers in pieces of `chunk`, which must divide their number."""
         if self.splat:
             piece = self._splat_piece(w, chunk)
             return [piece] * (self.count // chunk)
+        self._ready()
+        if self.tie:
+            return Tile(self.type, self.chunk, [self.piece(w, i) for i in range(len(self.chunks))]).get(w, chunk)
         if chunk == self.chunk:
             return self.chunks
         if chunk > self.chunk > 1:
@@ -83,8 +117,15 @@ class Tile:
         """One register, taken out of its piece here and now."""
         if self.splat:
             return self.splat
-        piece = self.chunks[r // self.chunk]
+        piece = self.piece(w, r // self.chunk)
         return piece if self.chunk == 1 else w.extract(piece, r % self.chunk, vector_type(self.element, self.chunk))
 
     def scalars(self, w: Writer) -> list[str]:
         return self.get(w, 1)
+
+
+def tied(w: Writer, value: str, type: str, constraint: str, *, ordered: bool) -> str:
+    """The value passed through an empty piece of assembly, which pins it to a register file ("a": accumulation, "v": vector)
+    at this point and hides what is known of it. An `ordered` one stays where it stands among other such pieces."""
+    effects = "has_side_effects " if ordered else ""
+    return w.op(f'llvm.inline_asm {effects}asm_dialect = att "", "={constraint},0" {value} : ({type}) -> {type}')
