@@ -159,7 +159,8 @@ def all_ops() -> dict[str, OpDef]:
 
 
 def _load() -> None:
-    import tileir.ir.ops  # noqa: F401  # pyright: ignore[reportUnusedImport]  (declarations register themselves)
+    if not _REGISTRY:  # an import statement costs more than the lookup, of which passes do thousands
+        import tileir.ir.ops  # noqa: F401  # pyright: ignore[reportUnusedImport]  (declarations register themselves)
 
 
 def infer(
@@ -221,10 +222,22 @@ def check_attr(definition: OpDef, spec: AttrSpec, value: AttrValue, loc: Loc) ->
     """Raises CompileError unless the value is one that the attribute can have."""
     if _fits(spec, value):
         return
-    legal = " | ".join(c for c in spec.choices if c) if spec.choices else f"a value of kind {spec.kind}"
+    legal = " | ".join(c for c in spec.choices if c) if spec.choices else _KINDS[spec.kind]
     raise error(
         "E0306", f"attribute '{spec.name}' of '{definition.name}' cannot be {format_attr(value)}", loc, legal=legal
     )
+
+
+_KINDS = {
+    "int": "an integer",
+    "number": "a number",
+    "bool": "true or false",
+    "constant": "a number, true or false",
+    "word": "a word",
+    "symbol": "a dimension symbol such as M",
+    "elem": "an element type such as bf16",
+    "shape": "a list of integers such as [64, 64]",
+}
 
 
 def is_default(spec: AttrSpec, value: AttrValue) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tileir.ir.core import Kernel, Op, Value
+from tileir.ir.core import Block, Kernel, Op, Value
 from tileir.ir.registry import get
 from tileir.ir.types import GlobalType, SharedType
 from tileir.passes.lds_sizes import buffer_bytes
@@ -72,6 +72,22 @@ class Memory:
             for op, accesses in found.items()
             if (kept := tuple(a for a in accesses if a.in_lds or self._contested(a, everything)))
         }
+
+        self._relevant: dict[Block, list[Op]] = {}
+        self._trace(kernel.body)
+
+    def _trace(self, block: Block) -> bool:
+        relevant: list[Op] = []
+        for op in block.ops:
+            inside = [self._trace(region) for region in op.regions]
+            if any(inside) or op in self.accesses or op.name in ("wait", "barrier"):
+                relevant.append(op)
+        self._relevant[block] = relevant
+        return bool(relevant)
+
+    def trace(self, block: Block) -> list[Op]:
+        """The ops of a block that access memory or order accesses, or hold such ops."""
+        return self._relevant[block]
 
     def of(self, op: Op) -> tuple[Access, ...]:
         """Accesses of an op that can conflict with any other."""

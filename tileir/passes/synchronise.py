@@ -86,7 +86,7 @@ class _Analysis:
         self.end = self._block(kernel.body, {})
 
     def _block(self, block: Block, state: State) -> State:
-        for op in block.ops:
+        for op in self.memory.trace(block):
             state = self._before(op, state)
             state = self._structured(op, state) if op.regions else self._step(op, state)
         return state
