@@ -8,14 +8,14 @@ from typing import Any
 from tileir.frontend.constants import Evaluator, Unfoldable, fold, kind_of
 from tileir.frontend.parser import Node
 from tileir.frontend.scope import Const, Poisoned, Scope, did_you_mean
-from tileir.frontend.types import MAX_ELEMENTS, Types
+from tileir.frontend.types import Types
 from tileir.ir import registry
 from tileir.ir.builder import Builder, Names
 from tileir.ir.core import AttrValue, Block, Op, Value
 from tileir.ir.diagnostics import CompileError, Note
 from tileir.ir.location import Loc
 from tileir.ir.registry import OpDef, format_attr
-from tileir.ir.types import ELEMS, F32, I1, I32, Elem, GlobalType, SharedType, TileType, Type
+from tileir.ir.types import ELEMS, F32, I1, I32, MAX_ELEMENTS, Elem, GlobalType, SharedType, TileType, Type
 
 Operand = Value | Const
 """What an expression means: an SSA value, or something known at compile time."""

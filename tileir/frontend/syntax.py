@@ -34,7 +34,15 @@ _FOREIGN = {
     "$": "%name for values, @name for kernels",
     "\\": "a statement may go on in the next line as it is",
     "?": "where(condition, a, b) chooses",
+    ".": "a number begins with a digit: 0.5",
     "~": "!x is the complement",
+}
+_FROM_ELSEWHERE = {
+    "&&": "'&' joins conditions",
+    "||": "'|' joins conditions",
+    "/*": "// starts a comment",
+    "->": "': type' after an operation",
+    "+=": "every value is defined once: %new = %old + …",
 }
 _EXPRESSION = {"VALUE", "INT", "NUMBER", "UPPER"}
 
@@ -154,6 +162,11 @@ def _diagnostic(source: Source, text: str, fault: SyntaxFault) -> Diagnostic:
     legal = describe(expected)
     if token.text == "=" and "==" in [table().names.get(n) for n in expected]:
         legal = "'==' compares"
+    legal = _FROM_ELSEWHERE.get(
+        text[token.start - 1 : token.end], _FROM_ELSEWHERE.get(text[token.start : token.end + 1], legal)
+    )
+    if token.kind == "SHAPE" and token.text.startswith("0x"):
+        legal = "a decimal number"
     message = f"'{shown}' cannot stand here"
     notes = (Note("opened here", source.loc(opened, opened + 1)),) if opened and text[opened] in "([" else ()
     return Diagnostic("E0105", message, loc, notes=notes, legal=legal)
@@ -181,8 +194,8 @@ def _bad_character(source: Source, token: Node, loc: Loc) -> Diagnostic:
         loc = source.loc(token.start, len(source.text) if end < 0 else end)
         return Diagnostic("E0109", "this text has no closing quote", loc, legal='"…" on one line')
     if c in "%@":
-        names = "%x" if c == "%" else "@gemm"
-        return Diagnostic("E0102", f"'{c}' without a name", loc, legal=f"a name such as {names}")
+        legal = "a name such as %x, or mod(a, b) for the remainder" if c == "%" else "a name such as @gemm"
+        return Diagnostic("E0102", f"'{c}' without a name", loc, legal=legal)
     shown = f"'{c}'" if c.isprintable() else f"U+{ord(c):04X}"
     legal = _FOREIGN.get(c, "letters, digits, and the signs of the language; other characters only in comments")
     return Diagnostic("E0102", f"the character {shown} has no meaning here", loc, legal=legal)

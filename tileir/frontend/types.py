@@ -10,12 +10,9 @@ from tileir.frontend.parser import Node
 from tileir.frontend.scope import Poisoned, Scope, did_you_mean
 from tileir.ir.core import AttrValue
 from tileir.ir.ops.common import LayoutError
-from tileir.ir.types import ELEMS, Elem, GlobalType, SharedType, TileType, Type
+from tileir.ir.types import ELEMS, MAX_ELEMENTS, Elem, GlobalType, SharedType, TileType, Type
 from tileir.layout.linear import Layout
 from tileir.layout.shared import SharedLayout
-
-MAX_ELEMENTS = 1 << 24
-"""Elements of the largest tile: 16 waves of 64 lanes with 512 registers of 32 bits hold 2^21 bytes, so this is generous."""
 
 MAX_LIST_DEPTH = 16
 

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from tileir.ir.core import AttrValue, Block
 from tileir.ir.diagnostics import Note, error
 from tileir.ir.location import UNKNOWN, Loc
-from tileir.ir.types import GlobalType, SharedType, TileType, Type
+from tileir.ir.types import MAX_ELEMENTS, GlobalType, SharedType, TileType, Type
 
 
 class _Required:
@@ -190,6 +190,8 @@ def infer(
             legal=f"{len(types)} names on the left of '='",
         )
     for i, t in enumerate(types):
+        if isinstance(t, TileType) and t.size > MAX_ELEMENTS:
+            check.fail("E0344", f"'{name}' gives a tile of {t.size} elements", legal=f"at most {MAX_ELEMENTS} elements")
         want = check.wanted(i)
         if want is not None and want != t and not _open_layout(want, t):
             check.fail("E0304", f"'{name}' gives {t}, but its type is written as {want}", legal=f": {t}")
@@ -269,7 +271,7 @@ def _fits(spec: AttrSpec, value: AttrValue) -> bool:
         case "elem":
             return isinstance(value, Elem)
         case "shape":
-            return isinstance(value, tuple) and all(isinstance(v, int) for v in value)
+            return isinstance(value, tuple) and all(isinstance(v, int) and not isinstance(v, bool) for v in value)
     raise AssertionError(spec.kind)
 
 

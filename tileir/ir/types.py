@@ -75,6 +75,10 @@ I1, I8, I16, I32, I64 = (ELEMS[n] for n in ("i1", "i8", "i16", "i32", "i64"))
 F64, F32, F16, BF16 = (ELEMS[n] for n in ("f64", "f32", "f16", "bf16"))
 
 
+MAX_ELEMENTS = 1 << 24
+"""Elements of the largest tile. 16 waves of 64 lanes with 512 registers of 32 bits hold 2^21 bytes, so this is generous."""
+
+
 def _dims(dims: tuple[int | str, ...]) -> str:
     return "[" + ", ".join(str(d) for d in dims) + "]"
 
