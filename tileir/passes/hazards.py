@@ -72,7 +72,6 @@ class Memory:
             for op, accesses in found.items()
             if (kept := tuple(a for a in accesses if a.in_lds or self._contested(a, everything)))
         }
-
         self._relevant: dict[Block, list[Op]] = {}
         self._trace(kernel.body)
 
@@ -95,20 +94,17 @@ class Memory:
 
     @staticmethod
     def _accesses(op: Op) -> list[Access]:
-        match op.name:
-            case "shared_load" | "shared_load_transposed":
-                return [Access(op, op.operands[0], False, LGKM)]
-            case "shared_store":
-                return [Access(op, op.operands[1], True, LGKM)]
-            case "copy":
-                return [Access(op, op.operands[-1], True, LGKM), Access(op, op.operands[0], False, VM)]
-            case "copy_async":
-                return [Access(op, op.operands[-1], True, VM), Access(op, op.operands[0], False, VM)]
         definition = get(op.name)
-        at, effects = definition.access_position, definition.effects
-        if at is None or not effects & {"read", "write", "atomic"}:
+        effects, at = definition.effects, definition.access_position
+        reads, writes, atomic = (e in effects for e in ("read", "write", "atomic"))
+        if not (reads or writes or atomic):
             return []
-        return [Access(op, op.operands[at], bool(effects & {"write", "atomic"}), VM)]
+        buffers = [v for v in op.operands if isinstance(v.type, SharedType)]
+        fills = at is not None and bool(buffers)  # from global memory into LDS
+        found = [Access(op, v, fills or writes or atomic, VM if "async" in effects else LGKM) for v in buffers]
+        if at is not None:
+            found.append(Access(op, op.operands[at], (writes or atomic) and not fills, VM))
+        return found
 
     def _contested(self, a: Access, everything: Iterable[Access]) -> bool:
         """Whether a view is written by somebody (else nobody has to wait for its reads)."""

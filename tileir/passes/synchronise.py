@@ -234,7 +234,7 @@ def _insert(kernel: Kernel, syncs: dict[Op, _Sync]) -> Kernel:
 
 
 def sink_reads(kernel: Kernel) -> None:
-    """Moves each `shared_load` down past writes of other buffers, up to the first op that uses it, writes its buffer or
+    """Moves each read of LDS down past writes of other buffers, up to the first op that uses it, writes its buffer or
     orders memory. In place."""
     memory = Memory(kernel)
 
@@ -242,8 +242,9 @@ def sink_reads(kernel: Kernel) -> None:
         for op in block.ops:
             for region in op.regions:
                 blocks(region)
-        for op in [op for op in block.ops if op.name == "shared_load"]:
-            _sink(block, op, memory)
+        for op in list(block.ops):
+            if [a.in_lds and not a.writes for a in memory.of(op)] == [True]:
+                _sink(block, op, memory)
 
     blocks(kernel.body)
 
