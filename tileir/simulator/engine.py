@@ -1,7 +1,8 @@
 """Compiles ops with llvmlite for the host and hands out their addresses.
 
-Ops are compiled one by one on first use and cached on disk by content: the text of the op, the versions of llvmlite and
-of the generator, and the host CPU. A process that needs only cached ops never runs the optimiser.
+Ops are compiled one by one on first use and cached on disk. The name of an entry covers everything that determines it:
+the key of the op, the source text of the generator, the version of llvmlite, and the host CPU. A process that needs
+only cached ops neither generates nor compiles anything.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from pathlib import Path
 
 import llvmlite
 import llvmlite.binding as llvm
@@ -16,7 +18,12 @@ import llvmlite.binding as llvm
 from .cache import ObjectCache, default_directory, digest
 from .native.runtime import HELPERS, runtime_text
 
-_FORMAT = "1"
+
+def _generator_version() -> str:
+    """Digest of the sources that turn a key into code."""
+    folder = Path(__file__).parent
+    files = [folder / "state.py", *sorted((folder / "native").glob("*.py"))]
+    return digest([part for file in files for part in (file.name, file.read_bytes())])
 
 
 class Engine:
@@ -32,12 +39,13 @@ class Engine:
             cpu=self._cpu, features=self._features, opt=2
         )
         self._jit = llvm.create_mcjit_compiler(llvm.parse_assembly(""), self._machine)
-        self._version = digest([_FORMAT, llvmlite.__version__, repr(llvm.llvm_version_info), self._cpu, self._features])
+        parts = [_generator_version(), llvmlite.__version__, repr(llvm.llvm_version_info), self._cpu, self._features]
+        self._version = digest(parts)
         self._addresses: dict[str, int] = {}
         self._fresh: dict[str, str] = {}
         self.compiled = 0
         """Number of modules compiled (not found in the cache) by this process."""
-        self._add("runtime", runtime_text())
+        self._add("runtime", "", lambda _: runtime_text())
         self._jit.finalize_object()
         table = [self._jit.get_function_address(name) for name in HELPERS]
         self._helper_table = (ctypes.c_uint64 * len(table))(*table)
@@ -58,19 +66,19 @@ class Engine:
         self.compiled += 1
         return self._machine.emit_object(module)
 
-    def _add(self, name: str, text: str) -> None:
-        key = digest([self._version, text])
-        code = self._cache.get(key)
+    def _add(self, key: str, symbol: str, make: Callable[[str], str]) -> None:
+        name = digest([self._version, key])
+        code = self._cache.get(name)
         if code is None:
-            code = self._compile(text)
-            self._cache.put(key, code)
+            code = self._compile(make(symbol))
+            self._cache.put(name, code)
         self._jit.add_object_file(llvm.ObjectFileRef.from_data(code))
 
     def prepare(self, key: str, make: Callable[[str], str]) -> None:
         """Compiles an op, or takes it from the cache; whatever ``make`` raises comes out here."""
         if key not in self._addresses and key not in self._fresh:
             symbol = "op_" + digest([key])[:24]
-            self._add(key, make(symbol))
+            self._add(key, symbol, make)
             self._fresh[key] = symbol
 
     def addresses(self, wanted: Mapping[str, Callable[[str], str]]) -> dict[str, int]:

@@ -25,7 +25,7 @@ from .access import (
 )
 from .atomic import FLOAT, INTEGER, Atomic
 from .builder import Builder, Value
-from .op import Context, Lower, Op, Unsupported, checks_of, require, slot_of
+from .op import OFFSET_SLOT, Context, Lower, Op, Unsupported, checks_of, require, slot_of, with_offset
 
 _SWIZZLE_ENABLE = 1 << 31
 _ADD_TID_ENABLE = 1 << 23
@@ -49,10 +49,11 @@ class _Operands:
             require(self.vaddr, int(self.offen) + int(self.idxen), inst.name)
 
     def key(self) -> str:
-        return f"{'e' if self.offen else ''}{'i' if self.idxen else ''}{self.kind}{self.offset}"
+        return f"{'e' if self.offen else ''}{'i' if self.idxen else ''}{self.kind}"
 
     def slots(self, data: tuple[Operand, ...]) -> tuple[int, ...]:
-        return tuple(0 if o.kind == "off" else slot_of(o)[1] for o in (*data, self.vaddr, self.descriptor, self.soffset))
+        operands = (*data, self.vaddr, self.descriptor, self.soffset)
+        return with_offset(tuple(0 if o.kind == "off" else slot_of(o)[1] for o in operands), self.offset)
 
     def sources(self) -> tuple[Operand, ...]:
         return tuple(o for o in (self.vaddr, self.descriptor, self.soffset) if o.kind != "off")
@@ -78,7 +79,7 @@ class _Buffer:
     def offset(self, lane: Value) -> Value:
         """Byte offset of a lane without soffset; never negative, does not wrap."""
         b, o = self.b, self.o
-        total = b.const("i64", o.offset)
+        total = b.slot(OFFSET_SLOT)
         row = b.row(self.data)
         if o.idxen:
             total = lane_dword(b, row, lane).zext("i64") * self.stride + total

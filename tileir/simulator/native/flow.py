@@ -5,7 +5,7 @@ from __future__ import annotations
 from .. import state
 from ..decoder import Instruction
 from .builder import Builder, Value
-from .op import Context, Lower, Op, Unsupported, checks_of, slot_of
+from .op import OFFSET_SLOT, Context, Lower, Op, Unsupported, checks_of, slot_of, with_offset
 
 
 def _scalar_load(dwords: int, *, buffer: bool) -> Lower:
@@ -22,7 +22,7 @@ def _scalar_load(dwords: int, *, buffer: bool) -> Lower:
             if kind == "k":
                 where = b.slot(2, "i32").sext("i64")
             else:
-                where = b.load("i32", b.row(2)).zext("i64") + immediate
+                where = b.load("i32", b.row(2)).zext("i64") + b.slot(OFFSET_SLOT)
             if buffer:
                 words = [b.load("i32", b.row(1), 4 * k) for k in range(3)]
                 start = words[0].zext("i64") | ((words[1] & 0xFFFF).zext("i64") << 32)
@@ -60,8 +60,8 @@ def _scalar_load(dwords: int, *, buffer: bool) -> Lower:
             b.next()
             return b.text()
 
-        slots = tuple(slot_of(o)[1] for o in (destination, base, offset))
-        key = f"sload|{dwords}|{int(buffer)}|{kind}|{immediate}"
+        slots = with_offset(tuple(slot_of(o)[1] for o in (destination, base, offset)), immediate)
+        key = f"sload|{dwords}|{int(buffer)}|{kind}"
         return Op(key, make, slots, checks_of(destination, base, offset))
 
     return lower
@@ -127,11 +127,11 @@ def _wait(inst: Instruction, context: Context) -> Op:
 
     def make(symbol: str) -> str:
         b = Builder(symbol)
-        b.helper(state.HELPER_WAIT, "void", b.w, b.const("i32", vm), b.const("i32", lgkm))
+        b.helper(state.HELPER_WAIT, "void", b.w, b.slot(0, "i32"), b.slot(1, "i32"))
         b.next()
         return b.text()
 
-    return Op(f"wait|{vm}|{lgkm}", make)
+    return Op("wait", make, (vm, lgkm))
 
 
 _CONDITIONS = ("scc0", "scc1", "vccz", "vccnz", "execz", "execnz")

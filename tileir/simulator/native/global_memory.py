@@ -23,15 +23,16 @@ from .access import (
 )
 from .atomic import FLOAT, INTEGER, Atomic
 from .builder import Builder, Value
-from .op import Context, Lower, Op, Unsupported, checks_of, require, slot_of
+from .op import OFFSET_SLOT, Context, Lower, Op, Unsupported, checks_of, require, slot_of, with_offset
 
 SHARED_APERTURE = 0x00010000
 PRIVATE_APERTURE = 0x00020000
 """Upper halves of the flat addresses of LDS and scratch memory. Chosen above the 48 bits of device memory."""
 
 
-def _slots(operands: tuple[Operand, ...]) -> tuple[int, ...]:
-    return tuple(0 if o.kind == "off" else slot_of(o)[1] for o in operands)
+def _slots(inst: Instruction) -> tuple[int, ...]:
+    operands = tuple(0 if o.kind == "off" else slot_of(o)[1] for o in inst.operands)
+    return with_offset(operands, inst.modifiers.get("offset", 0))
 
 
 def _pair(b: Builder, row: Value, lane: Value) -> Value:
@@ -45,7 +46,6 @@ class _Address:
     def __init__(self, inst: Instruction, vector: Operand, base: Operand | None, slot: int, base_slot: int) -> None:
         self.space = inst.encoding
         self.vector, self.base, self.slot, self.base_slot = vector, base, slot, base_slot
-        self.offset = inst.modifiers.get("offset", 0)
         if base is not None and base.kind not in ("s", "special", "off"):
             raise Unsupported(f"{inst.name} with base {base.kind}")
         if vector.kind != "off":
@@ -60,12 +60,12 @@ class _Address:
     def key(self) -> str:
         base = "s" if self.base is not None and self.base.kind != "off" else "-"
         vector = f"v{self.vector.count}" if self.vector.kind != "off" else "-"
-        return f"{self.space}{vector}{base}{self.offset}"
+        return f"{self.space}{vector}{base}"
 
     def compute(self, b: Builder, lane: Value) -> Value:
         has_base = self.base is not None and self.base.kind != "off"
         if self.space == "scratch":
-            total = b.const("i64", self.offset)
+            total = b.slot(OFFSET_SLOT)
             if self.vector.kind != "off":
                 total = lane_dword(b, b.row(self.slot), lane).zext("i64") + total
             if has_base:
@@ -73,8 +73,8 @@ class _Address:
             return total
         if has_base:
             base = b.load("i64", b.row(self.base_slot))
-            return base + lane_dword(b, b.row(self.slot), lane).zext("i64") + self.offset
-        return _pair(b, b.row(self.slot), lane) + self.offset
+            return base + lane_dword(b, b.row(self.slot), lane).zext("i64") + b.slot(OFFSET_SLOT)
+        return _pair(b, b.row(self.slot), lane) + b.slot(OFFSET_SLOT)
 
 
 def _address_of(inst: Instruction, first: int, base: int | None) -> _Address:
@@ -157,7 +157,7 @@ def _lower_load(piece: Piece) -> Lower:
             return out[0]
 
         key = f"load|{piece.key()}|{address.key()}"
-        return Op(key, make, _slots(inst.operands), checks_of(*address.operands))
+        return Op(key, make, _slots(inst), checks_of(*address.operands))
 
     return lower
 
@@ -179,7 +179,7 @@ def _lower_store(piece: Piece) -> Lower:
             return out[0]
 
         key = f"store|{piece.key()}|{address.key()}"
-        return Op(key, make, _slots(inst.operands), checks_of(inst.operands[1], *address.operands))
+        return Op(key, make, _slots(inst), checks_of(inst.operands[1], *address.operands))
 
     return lower
 
@@ -216,7 +216,7 @@ def _lower_atomic(atomic: Atomic) -> Lower:
             return out[0]
 
         key = f"{inst.name}|{int(returns)}|{address.key()}"
-        return Op(key, make, _slots(inst.operands), checks_of(data, *address.operands))
+        return Op(key, make, _slots(inst), checks_of(data, *address.operands))
 
     return lower
 
@@ -234,7 +234,7 @@ def _lower_to_lds(piece: Piece) -> Lower:
         def make(symbol: str) -> str:
             with _frame(symbol) as (b, faults, out):
                 source = Global(b, faults, piece.bytes, writes=False)
-                base = b.load("i32", b.w, state.M0) + address.offset
+                base = b.load("i32", b.w, state.M0) + b.slot(OFFSET_SLOT, "i32")
                 wg = b.load("ptr", b.w, state.WORKGROUP, 8)
                 lds = b.load("ptr", wg, state.WG_LDS, 8)
                 limit = b.load("i64", wg, state.WG_LDS_SIZE, 8)
@@ -257,7 +257,7 @@ def _lower_to_lds(piece: Piece) -> Lower:
 
         key = f"loadlds|{piece.key()}|{address.key()}"
         checks = (*checks_of(*address.operands), (state.CHECK_SGPR + state.M0 // 4, 1))
-        return Op(key, make, _slots(inst.operands), checks)
+        return Op(key, make, _slots(inst), checks)
 
     return lower
 

@@ -7,15 +7,15 @@ from ..decoder import Instruction
 from .access import Faults, Lds, Piece, check_number, clobber_check, each_lane, enqueue, lane_dword, put_lane_dword
 from .atomic import FLOAT, INTEGER, Atomic
 from .builder import Builder, Value
-from .op import Context, Lower, Op, Unsupported, checks_of, require, slot_of
+from .op import OFFSET_SLOT, Context, Lower, Op, Unsupported, checks_of, require, slot_of, with_offset
 
 
 def _slots(inst: Instruction) -> tuple[int, ...]:
-    return tuple(slot_of(o)[1] for o in inst.operands)
+    return with_offset(tuple(slot_of(o)[1] for o in inst.operands), inst.modifiers.get("offset", 0))
 
 
-def _address(b: Builder, slot: int, lane: Value, offset: int) -> Value:
-    return (lane_dword(b, b.row(slot), lane) + offset).zext("i64")
+def _address(b: Builder, slot: int, lane: Value) -> Value:
+    return (lane_dword(b, b.row(slot), lane) + b.slot(OFFSET_SLOT, "i32")).zext("i64")
 
 
 def _vectors(inst: Instruction, *dwords: int) -> None:
@@ -31,7 +31,6 @@ def _vectors(inst: Instruction, *dwords: int) -> None:
 def _lower_read(piece: Piece) -> Lower:
     def lower(inst: Instruction, context: Context) -> Op:
         _vectors(inst, piece.dwords, 1)
-        offset = inst.modifiers.get("offset", 0)
 
         def make(symbol: str) -> str:
             b = Builder(symbol)
@@ -40,14 +39,14 @@ def _lower_read(piece: Piece) -> Lower:
             space = Lds(b, faults, piece.bytes)
             row = b.row(0)
             with each_lane(b, b.exec_mask()) as lane:
-                with space.access(lane, _address(b, 1, lane, offset)) as pointer:
+                with space.access(lane, _address(b, 1, lane)) as pointer:
                     piece.to_registers(b, pointer, row, lane)
             faults.check()
             enqueue(b, state.HELPER_ENQUEUE_LGKM, check_number(b, 0), piece.dwords)
             b.next()
             return b.text()
 
-        return Op(f"ds_read|{piece.key()}|{offset}", make, _slots(inst), checks_of(*inst.operands[1:]))
+        return Op(f"ds_read|{piece.key()}", make, _slots(inst), checks_of(*inst.operands[1:]))
 
     return lower
 
@@ -55,7 +54,6 @@ def _lower_read(piece: Piece) -> Lower:
 def _lower_write(piece: Piece) -> Lower:
     def lower(inst: Instruction, context: Context) -> Op:
         _vectors(inst, 1, piece.dwords)
-        offset = inst.modifiers.get("offset", 0)
 
         def make(symbol: str) -> str:
             b = Builder(symbol)
@@ -63,21 +61,26 @@ def _lower_write(piece: Piece) -> Lower:
             space = Lds(b, faults, piece.bytes)
             row = b.row(1)
             with each_lane(b, b.exec_mask()) as lane:
-                with space.access(lane, _address(b, 0, lane, offset)) as pointer:
+                with space.access(lane, _address(b, 0, lane)) as pointer:
                     piece.to_memory(b, pointer, row, lane)
             faults.check()
             enqueue(b, state.HELPER_ENQUEUE_LGKM)
             b.next()
             return b.text()
 
-        return Op(f"ds_write|{piece.key()}|{offset}", make, _slots(inst), checks_of(*inst.operands))
+        return Op(f"ds_write|{piece.key()}", make, _slots(inst), checks_of(*inst.operands))
 
     return lower
 
 
-def _pair_offsets(inst: Instruction, dwords: int) -> tuple[int, int]:
+_PAIR_SLOTS = (OFFSET_SLOT, OFFSET_SLOT - 1)
+
+
+def _pair_slots(inst: Instruction, dwords: int) -> tuple[int, ...]:
+    """Operands and both offsets in bytes; the encoding counts elements, or 64 elements."""
     unit = 4 * dwords * (64 if "st64" in inst.name else 1)
-    return inst.modifiers.get("offset0", 0) * unit, inst.modifiers.get("offset1", 0) * unit
+    offsets = (inst.modifiers.get("offset0", 0) * unit, inst.modifiers.get("offset1", 0) * unit)
+    return with_offset(tuple(slot_of(o)[1] for o in inst.operands), *offsets)
 
 
 def _lower_read2(dwords: int) -> Lower:
@@ -86,8 +89,6 @@ def _lower_read2(dwords: int) -> Lower:
 
     def lower(inst: Instruction, context: Context) -> Op:
         _vectors(inst, 2 * dwords, 1)
-        first, second = _pair_offsets(inst, dwords)
-
         def make(symbol: str) -> str:
             b = Builder(symbol)
             faults = Faults(b)
@@ -96,8 +97,9 @@ def _lower_read2(dwords: int) -> Lower:
             row = b.row(0)
             with each_lane(b, b.exec_mask()) as lane:
                 base = lane_dword(b, b.row(1), lane)
-                with space.access(lane, (base + first).zext("i64")) as low:
-                    with space.access(lane, (base + second).zext("i64")) as high:
+                first, second = (base + b.slot(slot, "i32") for slot in _PAIR_SLOTS)
+                with space.access(lane, first.zext("i64")) as low:
+                    with space.access(lane, second.zext("i64")) as high:
                         values = [b.load("i32", p, 4 * k, 1) for p in (low, high) for k in range(dwords)]
                         for k, value in enumerate(values):
                             put_lane_dword(b, row, lane, k, value)
@@ -106,7 +108,7 @@ def _lower_read2(dwords: int) -> Lower:
             b.next()
             return b.text()
 
-        return Op(f"ds_read2|{dwords}|{first}|{second}", make, _slots(inst), checks_of(*inst.operands[1:]))
+        return Op(f"ds_read2|{dwords}", make, _pair_slots(inst, dwords), checks_of(*inst.operands[1:]))
 
     return lower
 
@@ -116,24 +118,21 @@ def _lower_write2(dwords: int) -> Lower:
 
     def lower(inst: Instruction, context: Context) -> Op:
         _vectors(inst, 1, dwords, dwords)
-        offsets = _pair_offsets(inst, dwords)
-
         def make(symbol: str) -> str:
             b = Builder(symbol)
             faults = Faults(b)
             space = Lds(b, faults, piece.bytes)
             with each_lane(b, b.exec_mask()) as lane:
                 base = lane_dword(b, b.row(0), lane)
-                for slot, offset in zip((1, 2), offsets, strict=True):
-                    with space.access(lane, (base + offset).zext("i64")) as pointer:
+                for slot, constant in zip((1, 2), _PAIR_SLOTS, strict=True):
+                    with space.access(lane, (base + b.slot(constant, "i32")).zext("i64")) as pointer:
                         piece.to_memory(b, pointer, b.row(slot), lane)
             faults.check()
             enqueue(b, state.HELPER_ENQUEUE_LGKM)
             b.next()
             return b.text()
 
-        key = f"ds_write2|{dwords}|{offsets[0]}|{offsets[1]}"
-        return Op(key, make, _slots(inst), checks_of(*inst.operands))
+        return Op(f"ds_write2|{dwords}", make, _pair_slots(inst, dwords), checks_of(*inst.operands))
 
     return lower
 
@@ -156,7 +155,6 @@ def _lower_transpose(element_bits: int) -> Lower:
 
     def lower(inst: Instruction, context: Context) -> Op:
         _vectors(inst, 2, 1)
-        offset = inst.modifiers.get("offset", 0)
 
         def make(symbol: str) -> str:
             b = Builder(symbol)
@@ -167,7 +165,7 @@ def _lower_transpose(element_bits: int) -> Lower:
             space = Lds(b, faults, piece.bytes)
             raw = b.alloca("<64 x i64>")
             with each_lane(b, b.exec_mask()) as lane:
-                with space.access(lane, _address(b, 1, lane, offset)) as pointer:
+                with space.access(lane, _address(b, 1, lane)) as pointer:
                     b.store(b.load("i64", pointer, 0, 1), b.ptr(raw, lane << 3), 0, 8)
             faults.check()
             row = b.row(0)
@@ -186,7 +184,7 @@ def _lower_transpose(element_bits: int) -> Lower:
             b.next()
             return b.text()
 
-        return Op(f"{inst.name}|{offset}", make, _slots(inst), checks_of(*inst.operands[1:]))
+        return Op(inst.name, make, _slots(inst), checks_of(*inst.operands[1:]))
 
     return lower
 
@@ -195,7 +193,6 @@ def _lower_atomic(atomic: Atomic, returns: bool) -> Lower:
     def lower(inst: Instruction, context: Context) -> Op:
         n = atomic.dwords
         _vectors(inst, *([n] if returns else []), 1, *[n] * atomic.sources)
-        offset = inst.modifiers.get("offset", 0)
         first = 1 if returns else 0
 
         def make(symbol: str) -> str:
@@ -205,7 +202,7 @@ def _lower_atomic(atomic: Atomic, returns: bool) -> Lower:
                 clobber_check(b, "lgkm", 0, atomic.dwords)
             space = Lds(b, faults, 4 * atomic.dwords)
             with each_lane(b, b.exec_mask()) as lane:
-                with space.access(lane, _address(b, first, lane, offset)) as pointer:
+                with space.access(lane, _address(b, first, lane)) as pointer:
                     data = [atomic.fetch(b, b.row(first + 1 + k), lane) for k in range(atomic.sources)]
                     data.reverse()  # the compared value stands before the new one
                     old = atomic.apply(b, pointer, data)
@@ -217,7 +214,7 @@ def _lower_atomic(atomic: Atomic, returns: bool) -> Lower:
             b.next()
             return b.text()
 
-        return Op(f"{inst.name}|{offset}", make, _slots(inst), checks_of(*inst.operands[first:]))
+        return Op(inst.name, make, _slots(inst), checks_of(*inst.operands[first:]))
 
     return lower
 
@@ -229,7 +226,6 @@ def _lower_permute(forward: bool) -> Lower:
 
     def lower(inst: Instruction, context: Context) -> Op:
         _vectors(inst, 1, 1, 1)
-        offset = inst.modifiers.get("offset", 0)
 
         def make(symbol: str) -> str:
             b = Builder(symbol)
@@ -241,7 +237,7 @@ def _lower_permute(forward: bool) -> Lower:
             live = mask.bitcast("<64 x i1>")
             b.store(live.select(b.load("<64 x i32>", b.row(2), 0, 64), 0), source, 0, 64)
             with each_lane(b, mask) as lane:
-                there = (((lane_dword(b, b.row(1), lane) + offset) >> 2) & 63).zext("i64")
+                there = (((lane_dword(b, b.row(1), lane) + b.slot(OFFSET_SLOT, "i32")) >> 2) & 63).zext("i64")
                 if forward:
                     b.store(lane_dword(b, source, lane), b.ptr(moved, there << 2))
                 else:
@@ -253,7 +249,7 @@ def _lower_permute(forward: bool) -> Lower:
             b.next()
             return b.text()
 
-        return Op(f"{inst.name}|{offset}", make, _slots(inst), checks_of(*inst.operands[1:]))
+        return Op(inst.name, make, _slots(inst), checks_of(*inst.operands[1:]))
 
     return lower
 

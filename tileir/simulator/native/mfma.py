@@ -323,6 +323,8 @@ def _lower(inst: Instruction, context: Context) -> Op:
         raise Unsupported(f"{inst.name} with negated operands")
     if (cbsz or blgp) and shape.blocks == 1:
         raise Unsupported(f"{inst.name} with cbsz or blgp")
+    if 1 << cbsz > shape.blocks or abid >= 1 << cbsz:
+        raise Unsupported(f"{inst.name} with cbsz {cbsz} and abid {abid} for {shape.blocks} blocks")
     op_sel, op_sel_hi = modifiers.get("op_sel", 0), modifiers.get("op_sel_hi", 0) if scaled else 0
     scale_kinds = "".join(slot_of(o)[0] for o in scales)
     _require_registers(inst, d, shape)

@@ -109,6 +109,16 @@ def slot_of(operand: Operand) -> tuple[str, int]:
     return "s", scalar_offset(operand)
 
 
+OFFSET_SLOT = 7
+"""Slot of the address offset, so that equal accesses at different offsets share one native function."""
+
+
+def with_offset(slots: tuple[int, ...], *constants: int) -> tuple[int, ...]:
+    """Operand slots, and constants from the last slot downward (an address offset is the first of them)."""
+    room = 1 + OFFSET_SLOT - len(slots) - len(constants)
+    return (*slots, *[0] * room, *reversed(constants))
+
+
 def require(operand: Operand, dwords: int, name: str) -> None:
     """Refuses a vector operand with fewer registers than the op touches: native code relies on it."""
     if operand.kind not in ("v", "a") or operand.count < dwords:
