@@ -16,7 +16,7 @@ import llvm_oracle  # noqa: E402
 from random_encodings import entries, random_encoding  # noqa: E402
 
 GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "simulator" / "decoder"
-PER_ENTRY = 3
+PER_ENTRY = 4
 KEPT = 2
 INVALID = 300
 
@@ -30,6 +30,10 @@ def valid_vectors(chip: str) -> list[tuple[str, str]]:
             code = random_encoding(chip, format_name, opcode, entry, generator)
             if code is not None:
                 items.append((f"{format_name} {opcode}", code))
+    # The assembler's own bytes have zeros where the random ones have ignored bits.
+    first = llvm_oracle.disassemble(chip, [code for _, code in items])
+    canonical = llvm_oracle.assemble(chip, [text or "invalid" for _, text in first])
+    items = [(name, code) for (name, _), code in zip(items, canonical, strict=True) if isinstance(code, bytes)]
     answers = llvm_oracle.disassemble(chip, [code for _, code in items])
     checked = llvm_oracle.assemble(chip, [text or "invalid" for _, text in answers])
     counts: dict[str, int] = {}

@@ -52,9 +52,7 @@ def test_vectors_cover_the_table(chip: str) -> None:
 def test_table_sizes() -> None:
     """At least the numbers of encodings that LLVM 22 knows; DPP and SDWA forms come on top."""
     sizes = {
-        chip: sum(
-            len(lines) for name, lines in load(chip).lines.items() if not name.endswith(("dpp", "sdwa"))
-        )
+        chip: sum(len(lines) for name, lines in load(chip).lines.items() if not name.endswith(("dpp", "sdwa")))
         for chip in CHIPS
     }
     assert sizes["gfx942"] >= 1560

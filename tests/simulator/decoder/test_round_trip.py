@@ -24,6 +24,8 @@ RULES = re.compile(
 """What the assembler refuses because of the combination of operands, or a reserved value the disassembler prints."""
 WITHOUT_SYNTAX = re.compile(r"v_mad[am]k_f16 |_sdwa |buffer_load_\S+ .* lds$|v_bitop3_b16 ")
 """Encodings for which LLVM 22's assembler has no accepted text (16-bit operands with 32-bit literals, ...)."""
+LOSES_SC1 = re.compile(r"_atomic_(add|min|max)_f64 a\[.* sc0 .*sc1")
+"""LLVM 22 has no sc1 bit in the returning double atomics on accumulation registers; the hardware's layout has it."""
 
 
 def same_instruction(chip: str, code: bytes, again: bytes) -> bool:
@@ -59,11 +61,15 @@ def test_every_opcode_round_trips(chip: str) -> None:
             refused[mnemonic] += 1
             if not RULES.search(again) and not (WITHOUT_SYNTAX.search(text) and isinstance(other_again, str)):
                 problems.append(f"{code.hex()}: llvm-mc refuses {text!r}: {again}")
+        elif LOSES_SC1.search(text):
+            continue
         elif again != code and not same_instruction(chip, code, again):
             problems.append(f"{code.hex()}: {text!r} assembles to {again.hex()}")
         else:
             checked[mnemonic] += 1
-        if (size, other) != (len(code), text) and (other_again == code or (isinstance(again, str) and size != len(code))):
+        if (size, other) != (len(code), text) and (
+            other_again == code or (isinstance(again, str) and size != len(code))
+        ):
             problems.append(f"{code.hex()}: we print {text!r}, LLVM {other!r}")
     assert not problems, f"{len(problems)} problems:\n" + "\n".join(problems[:20])
     never = sorted(set(refused) - set(checked))

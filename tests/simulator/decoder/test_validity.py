@@ -67,6 +67,8 @@ EXPLAINED = (
     (re.compile("not an instruction"), re.compile("^v_nop")),  # LLVM ignores the source field of v_nop
 )
 """(our reason, LLVM's text): what we refuse although LLVM's disassembler shows something."""
+LOSES_SC1 = re.compile(r"_atomic_(add|min|max)_f64 a\[.* sc0 .*sc1")
+"""What we accept and LLVM 22 refuses: it has no sc1 bit in the returning double atomics on accumulation registers."""
 
 
 @pytest.mark.skipif(not llvm_oracle.available(), reason="llvm-mc-22 is not installed")
@@ -97,7 +99,7 @@ def test_llvm_agrees_on_validity(chip: str) -> None:
     problems += [
         f"{item.hex()}: we accept {ours.text!r}"
         for item, (size, _), ours in zip(items, answers, found, strict=True)
-        if isinstance(ours, Instruction) and not size
+        if isinstance(ours, Instruction) and not size and not LOSES_SC1.search(ours.text)
     ]
     problems += [
         f"{item.hex()}: {ours.size} bytes, LLVM {size}"
