@@ -7,6 +7,7 @@ patterns (a literal where none is allowed), so the work runs in a forked child a
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import mmap
 import os
 import re
@@ -88,6 +89,7 @@ def raw_disassemble(chip: str, items: Sequence[bytes]) -> list[tuple[int, str]]:
 
 
 def _child(context: int, run, items: Sequence[bytes], start: int, progress: mmap.mmap, descriptor: int) -> None:
+    faulthandler.disable()  # an abort is an answer here, not a failure to report
     buffer = ctypes.create_string_buffer(1024)
     lines: list[str] = []
     index = start

@@ -62,7 +62,7 @@ def samples(seed: int, count: int) -> list[bytes]:
 
 
 EXPLAINED = (
-    (re.compile("source encoding 255"), re.compile(".")),  # LLVM reads a literal behind 64-bit formats
+    (re.compile("a literal cannot stand here"), re.compile(".")),  # LLVM reads a literal behind 64-bit formats
     (re.compile("dst_unused 3|matrix format"), re.compile(".")),  # reserved values that LLVM prints as others
     (re.compile("not an instruction"), re.compile("^v_nop")),  # LLVM ignores the source field of v_nop
 )
@@ -74,7 +74,7 @@ LOSES_SC1 = re.compile(r"_atomic_(add|min|max)_f64 a\[.* sc0 .*sc1")
 @pytest.mark.skipif(not llvm_oracle.available(), reason="llvm-mc-22 is not installed")
 @pytest.mark.parametrize("chip", CHIPS)
 def test_llvm_agrees_on_validity(chip: str) -> None:
-    items = samples(7, 60_000)
+    items = samples(7, 20_000)
     found: list[Instruction | DecodeError] = []
     for item in items:
         try:

@@ -218,6 +218,8 @@ def _src(count: int, immediate: ImmediateType, flags: str) -> Decoder:
             if immediate.literal == "signed" and literal >> 31:
                 pattern |= 0xFFFFFFFF << 32
             return Operand("lit", pattern, dwords)
+        if value == LITERAL:
+            raise Undecodable("a literal cannot stand here")
         if constant and value >= 128:
             return Operand("imm", inline_constant(value, immediate), max(count if count <= 2 else dwords, dwords))
         raise Undecodable(f"source encoding {value} cannot stand here")
