@@ -101,7 +101,9 @@ def compile_kernel(
     compiled.timings = {**timings, **compiled.timings}
     compiled.stats["passes"] = {name: round(t * 1e3, 3) for name, t in result.timings}
     compiled.stats["unhonoured"] = list(result.context.unhonoured)
-    _check_spills(compiled, options, source.loc, module, log)
+    start = time.perf_counter()
+    _check_contract(compiled, result.kernel, options, log)
+    compiled.timings["contract"] = time.perf_counter() - start
     return compiled
 
 
@@ -114,7 +116,7 @@ def resume(
     module = Module([], sources={file: text})
     llvm = MFMA_OPTIONS if "mfma" in text else ()
     compiled = _generate(stage, text, target, llvm, options, log, module, Loc(file, 1, 1, 1, 2))
-    _check_spills(compiled, options, Loc(file, 1, 1, 1, 2), module, log)
+    _check_spills(compiled, options, Loc(file, 1, 1, 1, 2), log)
     return compiled
 
 
@@ -196,7 +198,18 @@ def _stats(code: CodeObject, name: str, timings: dict[str, float], size: int) ->
     }
 
 
-def _check_spills(compiled: Compiled, options: Options, loc: Loc, module: Module, log: Log) -> None:
+def _check_contract(compiled: Compiled, kernel: Kernel, options: Options, log: Log) -> None:
+    """Compares the code with the text it was made from: every deviation is a warning, and recorded in the stats."""
+    from tileir.lowering.amdgpu.contract import check  # not at the top: it loads the decoder, which resuming never needs
+
+    compiled.stats["spills_allowed"] = options.allow_spills
+    deviations = [d for d in check(compiled.hsaco, kernel) if d.code != "W0902" or not options.allow_spills]
+    compiled.stats["deviations"] = [f"{d.code}: {d.message}" for d in deviations]
+    for d in deviations:
+        log.warning(d.code, d.message, d.loc, legal=d.legal)
+
+
+def _check_spills(compiled: Compiled, options: Options, loc: Loc, log: Log) -> None:
     """Spills are never silent: a warning with the figures, recorded in the stats (accepted ones say so)."""
     s = compiled.stats
     compiled.stats["spills_allowed"] = options.allow_spills
