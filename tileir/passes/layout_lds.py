@@ -6,7 +6,9 @@ becomes, for reads of 16 bytes along rows on gfx942,
 
     %s = shared_alloc() : shared<bf16[256, 64], swizzle(3, 4, 3)>
 
-The rows layout stays where it is already free. Buffers whose text states a layout keep it.
+The rows layout stays where it is already free. Buffers whose text states a layout keep it. Where 16-byte accesses cannot
+be free – a transposition that reads rows and writes columns – narrower ones may be: a layout that keeps only 8 or 4 bytes
+together makes the accesses as narrow, and is taken if it costs fewer LDS clocks.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from tileir.target import Target
 
 _SUFFIX = {16: "b128", 8: "b64", 4: "b32"}
 TRANSPOSING_READ = "ds_read_b64_tr_b16"
-_DIRECT = {16: "x4", 12: "x3", 4: ""}
+DIRECT_SUFFIX = {16: "x4", 12: "x3", 4: ""}
 _NARROW = {
     ("read", 2): "ds_read_u16",
     ("read", 1): "ds_read_u8",
@@ -70,9 +72,19 @@ def access_bytes(t: TileType, shared: SharedLayout | None = None) -> int:
 class _Use:
     """One way in which a buffer is accessed by registers: what decides its bank conflicts, and where it stands."""
 
-    instruction: str
+    direction: str  # "read", "write", or "transposed" for a transposing read
+    width: int  # bytes per lane
     layout: Layout
     line: int = field(compare=False)
+
+    def access(self, widest: int, elem_bits: int, target: Target) -> Access:
+        """The addresses, with accesses of at most `widest` bytes a lane."""
+        if self.direction == "transposed":
+            instruction = TRANSPOSING_READ
+        else:
+            instruction = lds_instruction(self.direction, min(self.width, max(widest, elem_bits // 8)))
+        name = f"{instruction} at line {self.line}"
+        return Access.of_layout(name, target.lds_access(instruction), self.layout, elem_bits)
 
 
 def uses_of(buffer: Value, users: list[tuple[Op, int]]) -> tuple[tuple[_Use, ...], int | None]:
@@ -96,7 +108,7 @@ def uses_of(buffer: Value, users: list[tuple[Op, int]]) -> tuple[tuple[_Use, ...
         if op.name == "shared_load_transposed":
             source = addressed_layout(t)
             assert source is not None, "the op is only made where such a read exists"
-            found.append(_Use(TRANSPOSING_READ, source, op.loc.line))
+            found.append(_Use("transposed", 8, source, op.loc.line))
             continue
         assert t.layout is not None
         layout = as_matrix(t.layout, shared.matrix)
@@ -109,21 +121,62 @@ def uses_of(buffer: Value, users: list[tuple[Op, int]]) -> tuple[tuple[_Use, ...
             )
         width = access_bytes(TileType(t.elem, layout.shape, layout))
         direction = "read" if op.name == "shared_load" else "write"
-        found.append(_Use(lds_instruction(direction, width), layout, op.loc.line))
+        found.append(_Use(direction, width, layout, op.loc.line))
     return tuple(found), direct
 
 
 def _choose(
     shared: SharedType, found: tuple[_Use, ...], direct: int | None, target: Target
 ) -> tuple[SharedLayout, Proof]:
-    accesses = [
-        Access.of_layout(
-            f"{u.instruction} at line {u.line}", target.lds_access(u.instruction), u.layout, shared.elem.bits
-        )
-        for u in found
-    ]
-    rule = target.lds_access(f"buffer_load_dword{_DIRECT[direct]}_lds") if direct is not None else None
-    return choose(shared.matrix, shared.elem.bits, accesses, direct=rule)
+    rule = target.lds_access(f"buffer_load_dword{DIRECT_SUFFIX[direct]}_lds") if direct is not None else None
+    best: tuple[SharedLayout, Proof] | None = None
+    for widest in (16, 8, 4):
+        if widest < (direct or 0) or (widest < 8 and any(u.direction == "transposed" for u in found)):
+            break
+        if best is not None and all(u.width <= widest for u in found):
+            continue
+        accesses = [u.access(widest, shared.elem.bits, target) for u in found]
+        layout, proof = choose(shared.matrix, shared.elem.bits, accesses, direct=rule)
+        if best is None or (layout.granule <= widest and _clocks(proof) < _clocks(best[1])):
+            best = layout, proof
+        if best[1].conflict_free:
+            break
+    assert best is not None
+    return best
+
+
+def _clocks(proof: Proof) -> int:
+    """LDS clocks of all accesses: the sum of degrees over instructions and lane groups."""
+    return sum(int(p.degrees.sum()) for p in proof.accesses)
+
+
+def _note_narrow(op: Op, shared: SharedType, users: dict[Value, list[tuple[Op, int]]], ctx: Context) -> None:
+    """R0802 where an operand of `mma` is read in pieces of less than 8 bytes, or a written layout tears what could be
+    read at once."""
+    t = op.result.tile
+    layout = as_matrix(t.layout, shared.matrix) if t.layout is not None else None
+    if layout is None or not _feeds_mma(op.result, users):
+        return
+    tile = TileType(t.elem, layout.shape, layout)
+    possible, width = access_bytes(tile), access_bytes(tile, shared.layout)
+    instruction = lds_instruction("read", width)
+    if width < min(8, possible):
+        why = f"{shared.layout} keeps no more together, the registers could take {possible}"
+    elif width < 8:
+        why = "what a lane needs together does not lie together"
+        if any(user.name == "copy" for user, _ in users.get(op.operands[0], [])):
+            why += "; this is the version for views that are not aligned"
+    else:
+        return
+    ctx.log.remark("R0802", f"%{op.result.name} is read from LDS {width} bytes a lane by {instruction}: {why}", op.loc)
+
+
+def _feeds_mma(v: Value, users: dict[Value, list[tuple[Op, int]]]) -> bool:
+    """Whether a tile becomes operand a or b of an `mma`, possibly transposed."""
+    return any(
+        (op.name == "mma" and i < 2) or (op.name == "transpose" and _feeds_mma(op.result, users))
+        for op, i in users.get(v, [])
+    )
 
 
 def _run(kernel: Kernel, ctx: Context) -> Kernel:
@@ -150,6 +203,11 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
         if not proof.conflict_free:
             ctx.log.remark("R0801", f"LDS accesses of %{op.result.name} conflict: {proof.summary()}", op.loc)
         chosen[op.result] = SharedType(shared.elem, shared.shape, layout)
+    for op in kernel.walk():
+        if op.name == "shared_load":
+            buffer = op.operands[0].type
+            assert isinstance(buffer, SharedType)
+            _note_narrow(op, chosen.get(op.operands[0], buffer), users, ctx)
 
     def rule(rw: Rewriter, op: Op) -> bool:
         if op.name != "shared_alloc" or op.result not in chosen:
