@@ -12,10 +12,8 @@ import mmap
 import os
 import re
 import shutil
-import struct
 import subprocess
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -66,46 +64,44 @@ def _context(chip: str) -> int:
     return _library().LLVMCreateDisasmCPUFeatures(b"amdgcn-amd-amdhsa", chip.encode(), b"", None, 0, None, None)
 
 
+_LONGEST = 400
+"""Bytes to reserve for one line of text, on average over a call far more than enough."""
+
+
 def raw_disassemble(chip: str, items: Sequence[bytes]) -> list[tuple[int, str]]:
     """(size, text) of the first instruction of every item; size 0 and no text where LLVM finds none or aborts."""
     context, run = _context(chip), _library().LLVMDisasmInstruction
     results: list[tuple[int, str]] = []
-    progress = mmap.mmap(-1, 8)
     while len(results) < len(items):
-        start = len(results)
-        with tempfile.TemporaryFile() as stream:
+        rest = items[len(results) :]
+        # Shared memory outlives the child when LLVM aborts.
+        with mmap.mmap(-1, 8 + _LONGEST * len(rest)) as shared:
             child = os.fork()
             if child == 0:
-                _child(context, run, items, start, progress, stream.fileno())
+                _child(context, run, rest, shared)
             os.waitpid(child, 0)
-            stream.seek(0)
-            for line in stream.read().decode().splitlines():
-                size, _, text = line.partition(" ")
-                results.append((int(size), text))
-        reached = struct.unpack("<q", progress[:8])[0]
-        if reached < len(items):
+            written = int.from_bytes(shared[:8], "little")
+            lines = shared[8 : 8 + written].decode().splitlines()
+        for line in lines:
+            size, _, text = line.partition(" ")
+            results.append((int(size), text))
+        if len(lines) < len(rest):
             results.append((0, ""))
     return results
 
 
-def _child(context: int, run, items: Sequence[bytes], start: int, progress: mmap.mmap, descriptor: int) -> None:
+def _child(context: int, run: Callable[..., int], items: Sequence[bytes], shared: mmap.mmap) -> None:
     faulthandler.disable()  # an abort is an answer here, not a failure to report
     buffer = ctypes.create_string_buffer(1024)
-    lines: list[str] = []
-    index = start
+    end = 8
     try:
-        while index < len(items):
-            item = items[index]
-            progress[:8] = struct.pack("<q", index)
-            if lines:
-                os.write(descriptor, "".join(lines).encode())
-                lines.clear()
+        for item in items:
             size = run(context, item, len(item), 0, buffer, len(buffer))
             text = buffer.value.decode().strip().replace("\n", " ").replace("\t", " ") if size else ""
-            lines.append(f"{size} {text}\n")
-            index += 1
-        os.write(descriptor, "".join(lines).encode())
-        progress[:8] = struct.pack("<q", index)
+            line = f"{size} {text}\n".encode()
+            shared[end : end + len(line)] = line
+            end += len(line)
+            shared[:8] = (end - 8).to_bytes(8, "little")
     finally:
         os._exit(0)
 

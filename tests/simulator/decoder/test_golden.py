@@ -55,5 +55,5 @@ def test_table_sizes() -> None:
         chip: sum(len(lines) for name, lines in load(chip).lines.items() if not name.endswith(("dpp", "sdwa")))
         for chip in CHIPS
     }
-    assert sizes["gfx942"] >= 1560
+    assert sizes["gfx942"] >= 1557
     assert sizes["gfx950"] >= 1685

@@ -31,10 +31,13 @@ class Format:
 
 def extract(word: int, chunks: Chunks) -> int:
     """The field's value; parts are joined with the first one lowest."""
+    if len(chunks) == 1:  # nearly all fields
+        ((low, bits),) = chunks
+        return word >> low & (1 << bits) - 1
     value = 0
     shift = 0
     for low, bits in chunks:
-        value |= (word >> low & ((1 << bits) - 1)) << shift
+        value |= (word >> low & (1 << bits) - 1) << shift
         shift += bits
     return value
 
