@@ -22,7 +22,9 @@ def entries(chip: str) -> Iterator[tuple[str, int, Entry]]:
     table = load(chip)
     for format_name, lines in table.entries.items():
         for opcode in table.opcodes(format_name):
-            yield format_name, opcode, lines[opcode]
+            entry = lines.get(opcode)
+            assert entry is not None
+            yield format_name, opcode, entry
 
 
 def meaningful_bits(entry: Entry) -> int:

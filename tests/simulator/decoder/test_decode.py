@@ -141,6 +141,15 @@ def test_matrix_instructions() -> None:
     assert scaled.modifiers == {"cbsz": 4, "blgp": 2, "op_sel": 1, "op_sel_hi": 2}
 
 
+def test_load_scale_alone_is_an_instruction() -> None:
+    found = one("gfx950", 0xD3AC4800, 280 | 281 << 9 | 3 << 27, 0xD3AD0000, 260 | 268 << 9 | 276 << 18)
+    assert (found.name, found.size, found.text) == (
+        "v_mfma_ld_scale_b32",
+        8,
+        "v_mfma_ld_scale_b32 v24, v25 op_sel:[1,0]",
+    )
+
+
 def test_op_sel_hi_is_given_where_its_default_is_not_zero() -> None:
     assert one("gfx950", 0xD38F4000 | 1, 257 | 258 << 9 | 3 << 27).modifiers == {"op_sel_hi": 3}
     assert one("gfx950", 0xD3A00000 | 1, 257 | 258 << 9 | 259 << 18).modifiers == {}

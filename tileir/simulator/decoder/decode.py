@@ -35,16 +35,11 @@ def find_entry(table: Table, word: int) -> Entry:
         layout = FORMATS[name]
         if (word ^ layout.value) & layout.mask:
             continue
-        lines = table.entries[name]
-        try:
-            entry = lines[extract(word, layout.opcode)]
-        except KeyError:
-            if name in _SECOND_DWORD:
-                break
-            continue
-        if (word ^ entry.value) & entry.mask == 0:
+        entry = table.entries[name].get(extract(word, layout.opcode))
+        if entry is not None and (word ^ entry.value) & entry.mask == 0:
             return entry
-        break
+        if name in _SECOND_DWORD:
+            break
     raise Undecodable("not an instruction of this chip")
 
 

@@ -85,22 +85,6 @@ class Entry:
     """Whether a literal dword always follows (v_fmamk, s_setreg_imm32)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """One chip: entries by format and opcode, and the names of encoded numbers."""
-
-    chip: str
-    entries: Mapping[str, Mapping[int, Entry]]
-    """By format and opcode; entries are built when first asked for."""
-    symbols: Mapping[str, Mapping[str, str]]
-    lines: Mapping[str, Mapping[str, list[str]]]
-    """The table as it is in the file."""
-
-    def opcodes(self, format_name: str) -> list[int]:
-        """All opcodes of a format."""
-        return [int(opcode) for opcode in self.lines[format_name]]
-
-
 _ENCODINGS = {
     "maif8f6f4": "mai",
     "vop1dpp": "dpp",
@@ -187,23 +171,42 @@ _RETURNS = 128
 """The top opcode bit of flat and global is sc0: atomics that return the old value have lines of their own."""
 
 
-class _Lazy(dict[int, Entry]):
-    """Entries of one format, built when first asked for, so that loading a table is cheap."""
+class Entries:
+    """The entries of one format, built when first asked for, so that loading a table is cheap."""
 
     def __init__(self, format_name: str, lines: Mapping[str, list[str]]) -> None:
-        super().__init__()
         self._format_name = format_name
         self._lines = {int(opcode): line for opcode, line in lines.items()}
+        self._built: dict[int, Entry | None] = {}
 
-    def __missing__(self, opcode: int) -> Entry:
+    def get(self, opcode: int) -> Entry | None:
+        """The entry of an opcode (with ``_RETURNS`` where the format has it); None where there is none."""
+        try:
+            return self._built[opcode]
+        except KeyError:
+            entry = self._built[opcode] = self._build(opcode)
+            return entry
+
+    def _build(self, opcode: int) -> Entry | None:
         line = self._lines.get(opcode)
         if line is None and self._format_name in _RETURNING:
             line = self._lines.get(opcode & ~_RETURNS)
-        if line is None:
-            raise KeyError(opcode)
-        entry = _entry(self._format_name, line)
-        self[opcode] = entry
-        return entry
+        return None if line is None else _entry(self._format_name, line)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One chip: entries by format and opcode, and the names of encoded numbers."""
+
+    chip: str
+    entries: Mapping[str, Entries]
+    symbols: Mapping[str, Mapping[str, str]]
+    lines: Mapping[str, Mapping[str, list[str]]]
+    """The table as it is in the file."""
+
+    def opcodes(self, format_name: str) -> list[int]:
+        """All opcodes of a format."""
+        return [int(opcode) for opcode in self.lines[format_name]]
 
 
 @cache
@@ -212,5 +215,5 @@ def load(chip: str) -> Table:
     if chip not in CHIPS:
         raise ValueError(f"no decoder table for {chip!r}; there are {', '.join(CHIPS)}")
     data = json.loads(files("tileir.simulator.decoder").joinpath(f"{chip}.json").read_text("utf-8"))
-    entries = {name: _Lazy(name, lines) for name, lines in data["formats"].items()}
+    entries = {name: Entries(name, lines) for name, lines in data["formats"].items()}
     return Table(chip, entries, data["symbols"], data["formats"])
