@@ -5,6 +5,7 @@ All functions take NumPy arrays (also 0-d) and return arrays of the dtype that t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -187,7 +188,9 @@ def _fma_f64(a: float, b: float, c: float) -> float:
     try:
         exact = Fraction(a) * Fraction(b) + Fraction(c)
     except (OverflowError, ValueError):  # an infinity or NaN takes part
-        return a * b + c
+        return (
+            c if math.isfinite(a) and math.isfinite(b) else a * b + c
+        )  # finite products do not overflow before the sum
     if exact == 0:
         return a * b + c
     try:
