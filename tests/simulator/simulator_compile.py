@@ -30,7 +30,17 @@ def _link(obj: bytes) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder, "k.o"), Path(folder, "k.hsaco")
         source.write_bytes(obj)
-        linker = [sys.executable, "-m", "ziglang", "ld.lld", "-shared", "--no-undefined", str(source), "-o", str(target)]
+        linker = [
+            sys.executable,
+            "-m",
+            "ziglang",
+            "ld.lld",
+            "-shared",
+            "--no-undefined",
+            str(source),
+            "-o",
+            str(target),
+        ]
         subprocess.run(linker, check=True, capture_output=True)
         return target.read_bytes()
 
@@ -69,6 +79,14 @@ def from_c(source: str, chip: str, *options: str) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         file, target = Path(folder, "kernel.c"), Path(folder, "kernel.o")
         file.write_text(PRELUDE + source)
-        command = [clang, "--target=amdgcn-amd-amdhsa", f"-mcpu={chip}", "-O2", "-g", "-nogpulib", "-mcode-object-version=5"]
+        command = [
+            clang,
+            "--target=amdgcn-amd-amdhsa",
+            f"-mcpu={chip}",
+            "-O2",
+            "-g",
+            "-nogpulib",
+            "-mcode-object-version=5",
+        ]
         subprocess.run([*command, *options, "-c", str(file), "-o", str(target)], check=True, capture_output=True)
         return _link(target.read_bytes())

@@ -63,7 +63,9 @@ def _aligned(size: int) -> NDArray[np.uint8]:
 class Bench:
     """One wave with LDS, scratch and device memory."""
 
-    def __init__(self, chip: str = "gfx950", lds_bytes: int = 65536, scratch_bytes: int = 256, dynamic: bool = False) -> None:
+    def __init__(
+        self, chip: str = "gfx950", lds_bytes: int = 65536, scratch_bytes: int = 256, dynamic: bool = False
+    ) -> None:
         self.chip, self.dynamic = chip, dynamic
         self.memory = Memory()
         self.raw = _aligned(state.WAVE_BYTES)

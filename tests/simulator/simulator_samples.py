@@ -37,8 +37,10 @@ def rounds(types: list[str], seed: int, count: int = 12) -> list[list[NDArray[np
         for position, ty in enumerate(types):
             width = int(ty[1:])
             dtype = np.dtype(f"u{width // 8}")
-            random = rng.integers(0, 1 << width, 64, dtype=dtype, endpoint=False) if width < 64 else rng.integers(
-                0, (1 << 64) - 1, 64, dtype=np.uint64, endpoint=True
+            random = (
+                rng.integers(0, 1 << width, 64, dtype=dtype, endpoint=False)
+                if width < 64
+                else rng.integers(0, (1 << 64) - 1, 64, dtype=np.uint64, endpoint=True)
             )
             special = np.array(_specials(ty), dtype=dtype)
             if i < count // 2:

@@ -13,7 +13,16 @@ RNG = np.random.default_rng(7)
 both = pytest.mark.parametrize("chip", CHIPS)
 
 
-def run(chip: str, source: str, arrays: list[np.ndarray], scalars: tuple[int | float, ...] = (), grid: int = 1, block: int = 64, kernel: str = "k", options: tuple[str, ...] = ()) -> list[np.ndarray]:
+def run(
+    chip: str,
+    source: str,
+    arrays: list[np.ndarray],
+    scalars: tuple[int | float, ...] = (),
+    grid: int = 1,
+    block: int = 64,
+    kernel: str = "k",
+    options: tuple[str, ...] = (),
+) -> list[np.ndarray]:
     """Launches ``kernel(arrays…, scalars…)`` and returns the arrays afterwards."""
     simulator = Simulator(chip)
     module = simulator.load(from_c(source, chip, *options))
@@ -35,7 +44,22 @@ def map_kernel(types: str, expression: str) -> str:
 
 def special_floats(dtype: type, n: int) -> np.ndarray:
     info = np.finfo(dtype)
-    edge = [0.0, -0.0, 1.0, -1.0, info.max, -info.max, info.tiny, -info.tiny, info.smallest_subnormal, np.inf, -np.inf, np.nan, 3.0, 0.1]
+    edge = [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        info.max,
+        -info.max,
+        info.tiny,
+        -info.tiny,
+        info.smallest_subnormal,
+        np.inf,
+        -np.inf,
+        np.nan,
+        3.0,
+        0.1,
+    ]
     wide = np.ldexp(RNG.uniform(1, 2, n), RNG.integers(info.minexp - 8, info.maxexp, n)) * RNG.choice([-1, 1], n)
     values = wide.astype(dtype)
     values[: len(edge) ** 2] = np.tile(np.array(edge, dtype), len(edge))[: min(n, len(edge) ** 2)]
@@ -87,7 +111,9 @@ def test_integer_division(chip: str, bits: int, signed: bool) -> None:
     x = RNG.integers(info.min, info.max, n, dtype=dtype, endpoint=True)
     y = RNG.integers(info.min, info.max, n, dtype=dtype, endpoint=True) >> RNG.integers(0, bits, n).astype(dtype)
     y[y == 0] = 7
-    source = f"KERNEL void k(GLOBAL {ty} *q, GLOBAL {ty} *r, GLOBAL {ty} *x, GLOBAL {ty} *y) {{ int i = WG * 64 + TID; q[i] = x[i] / y[i]; r[i] = x[i] % y[i]; }}"
+    source = f"""
+    KERNEL void k(GLOBAL {ty} *q, GLOBAL {ty} *r, GLOBAL {ty} *x, GLOBAL {ty} *y) {{
+      int i = WG * 64 + TID; q[i] = x[i] / y[i]; r[i] = x[i] % y[i]; }}"""
     q, r, _, _ = run(chip, source, [np.zeros(n, dtype), np.zeros(n, dtype), x, y], grid=n // 64)
     for i in range(n):
         p, d = int(x[i]), int(y[i])
@@ -100,7 +126,12 @@ def test_integer_arithmetic(chip: str) -> None:
     n = 256
     x = RNG.integers(0, 1 << 63, n).astype(np.uint64) * np.uint64(2) + np.uint64(1)
     y = RNG.integers(0, 1 << 63, n).astype(np.uint64)
-    got = run(chip, map_kernel("u64 u64 u64", "x * y + (x >> (y & 63)) - (y << (x & 31)) ^ (x / 1000003)"), [np.zeros(n, np.uint64), x, y], grid=4)[0]
+    got = run(
+        chip,
+        map_kernel("u64 u64 u64", "x * y + (x >> (y & 63)) - (y << (x & 31)) ^ (x / 1000003)"),
+        [np.zeros(n, np.uint64), x, y],
+        grid=4,
+    )[0]
     want = (x * y + (x >> (y & np.uint64(63))) - (y << (x & np.uint64(31)))) ^ (x // np.uint64(1000003))
     assert np.array_equal(got, want)
     i32 = np.int32
@@ -110,7 +141,13 @@ def test_integer_arithmetic(chip: str) -> None:
     with np.errstate(all="ignore"):
         pop = np.array([int(v & 0xFFFFFFFF).bit_count() for v in a.tolist()], i32)
         clz = np.array([32 - ((v | 1) & 0xFFFFFFFF).bit_length() for v in a.tolist()], i32)
-        want = pop + clz * 3 + np.where(a > b, a - c, b ^ c) + (a >> 5).astype(np.int8).astype(i32) + (np.minimum(a, b) | np.maximum(b, c))
+        want = (
+            pop
+            + clz * 3
+            + np.where(a > b, a - c, b ^ c)
+            + (a >> 5).astype(np.int8).astype(i32)
+            + (np.minimum(a, b) | np.maximum(b, c))
+        )
     assert np.array_equal(got, want.astype(i32))
 
 
@@ -119,7 +156,13 @@ def test_half_and_bfloat(chip: str) -> None:
     n = 512
     x = special_floats(np.float32, n)
     y = RNG.normal(size=n).astype(np.float32)
-    got = run(chip, map_kernel("_Float16 float float", "(_Float16)x * (_Float16)y + (_Float16)1.5f"), [np.zeros(n, np.float16), x, y], grid=8, options=("-ffp-contract=off",))[0]
+    got = run(
+        chip,
+        map_kernel("_Float16 float float", "(_Float16)x * (_Float16)y + (_Float16)1.5f"),
+        [np.zeros(n, np.float16), x, y],
+        grid=8,
+        options=("-ffp-contract=off",),
+    )[0]
     with np.errstate(all="ignore"):
         want = x.astype(np.float16) * y.astype(np.float16) + np.float16(1.5)
     assert np.array_equal(got, want, equal_nan=True)
@@ -137,7 +180,9 @@ def test_half_and_bfloat(chip: str) -> None:
 def test_bytes_and_shorts(chip: str) -> None:
     n = 256
     x, y = RNG.integers(-128, 128, n).astype(np.int8), RNG.integers(0, 1 << 16, n).astype(np.uint16)
-    got = run(chip, map_kernel("i16 i8 u16", "(i16)(x * 3 + (y >> 2) - (u8)x)"), [np.zeros(n, np.int16), x, y], grid=4)[0]
+    got = run(chip, map_kernel("i16 i8 u16", "(i16)(x * 3 + (y >> 2) - (u8)x)"), [np.zeros(n, np.int16), x, y], grid=4)[
+        0
+    ]
     want = (x.astype(int) * 3 + (y.astype(int) >> 2) - x.view(np.uint8).astype(int)).astype(np.int16)
     assert np.array_equal(got, want)
 
@@ -228,7 +273,11 @@ def test_atomics(chip: str) -> None:
       __scoped_atomic_fetch_add(&big[0], (u64)x << 20, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
       __scoped_atomic_fetch_max(&high[0], x, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
       u32 old = high[1], want;
-      do { want = old; __scoped_atomic_compare_exchange_n(&high[1], &old, want + 3, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE); } while (old != want);
+      do {
+        want = old;
+        __scoped_atomic_compare_exchange_n(
+            &high[1], &old, want + 3, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
+      } while (old != want);
     }"""
     x = RNG.integers(0, 1 << 20, 256).astype(np.uint32)
     arrays = [np.zeros(8, np.uint32), np.zeros(4, np.float32), np.zeros(1, np.uint64), np.zeros(2, np.uint32), x]
@@ -281,7 +330,12 @@ def test_three_dimensional_ids_and_hidden_arguments(chip: str) -> None:
     for gz in range(2):
         for gy in range(3):
             for gx in range(2):
-                want += [x | y << 4 | z << 8 | gx << 12 | gy << 16 | gz << 20 for z in range(3) for y in range(4) for x in range(5)]
+                want += [
+                    x | y << 4 | z << 8 | gx << 12 | gy << 16 | gz << 20
+                    for z in range(3)
+                    for y in range(4)
+                    for x in range(5)
+                ]
     assert out.read(np.uint32).tolist() == want
 
 
@@ -318,6 +372,11 @@ def test_dpp_row_reduction_and_permutes(chip: str) -> None:
 def test_exp_log_sin(chip: str) -> None:
     n = 256
     x = RNG.uniform(-20, 20, n).astype(np.float32)
-    got = run(chip, map_kernel("float float", "__builtin_exp2f(x) + __builtin_log2f(__builtin_fabsf(x))"), [np.zeros(n, np.float32), x], grid=4)[0]
+    got = run(
+        chip,
+        map_kernel("float float", "__builtin_exp2f(x) + __builtin_log2f(__builtin_fabsf(x))"),
+        [np.zeros(n, np.float32), x],
+        grid=4,
+    )[0]
     want = np.exp2(x.astype(float)) + np.log2(np.abs(x.astype(float)))
     assert np.allclose(got, want, rtol=3e-7, atol=3e-7)

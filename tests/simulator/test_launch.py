@@ -112,7 +112,12 @@ def test_impossible_launches() -> None:
         ({"lds_dynamic": 1 << 20}, "LDS"),
         ({"workgroups": [(5, 0, 0)]}, "outside the grid"),
     ):
-        arguments: dict[str, object] = {"kernel": "k", "grid": (1, 1, 1), "block": (64, 1, 1), "args": [0, 0, 0]} | kwargs
+        arguments: dict[str, object] = {
+            "kernel": "k",
+            "grid": (1, 1, 1),
+            "block": (64, 1, 1),
+            "args": [0, 0, 0],
+        } | kwargs
         with pytest.raises(SimulatorError, match=text):
             module.launch(**arguments)  # type: ignore[arg-type]
     with pytest.raises(SimulatorError, match="gfx942"):
@@ -142,9 +147,22 @@ def test_arguments_of_many_sizes(chip: str) -> None:
       out[7] = h; out[8] = i; out[9] = (u64)(i64)j; }"""
     simulator, module = load(source, chip)
     out = simulator.memory.allocate(80)
-    module.launch("k", (1, 1, 1), (1, 1, 1), [out, 200, -3, 2.5, 3.25, 1 << 31, -(1 << 40), np.uint8(7), (1 << 64) - 1, 65535, -9])
+    module.launch(
+        "k", (1, 1, 1), (1, 1, 1), [out, 200, -3, 2.5, 3.25, 1 << 31, -(1 << 40), np.uint8(7), (1 << 64) - 1, 65535, -9]
+    )
     minus = (1 << 64) - 3
-    assert out.read(np.uint64).tolist() == [200, minus, 10, 26, 1 << 31, (1 << 64) - (1 << 40), 7, (1 << 64) - 1, 65535, (1 << 64) - 9]
+    assert out.read(np.uint64).tolist() == [
+        200,
+        minus,
+        10,
+        26,
+        1 << 31,
+        (1 << 64) - (1 << 40),
+        7,
+        (1 << 64) - 1,
+        65535,
+        (1 << 64) - 9,
+    ]
 
 
 @both
@@ -167,7 +185,7 @@ def test_sparse_buffer_beyond_four_gigabytes(chip: str) -> None:
     step = (5 << 30) // 64
     buffer = simulator.memory.allocate(64 * step)
     module.launch("k", (1, 1, 1), (64, 1, 1), [buffer, step])
-    assert buffer.bytes[:: step].tolist() == list(range(1, 65))
+    assert buffer.bytes[::step].tolist() == list(range(1, 65))
     fault = fault_of(module, "k", (1, 1, 1), (64, 1, 1), [buffer, step + (1 << 26)])
     assert fault.kind == "memory-bounds"
 

@@ -73,7 +73,9 @@ def test_lds_pairs(dwords: int, stride: str) -> None:
     b.set(v(1), address)
     first, second = fill(b, 10, dwords), fill(b, 14, dwords)
     bits = 32 * dwords
-    write = instruction(f"ds_write2{stride}_b{bits}", v(1), v(10, dwords), v(14, dwords), encoding="ds", offset0=3, offset1=80)
+    write = instruction(
+        f"ds_write2{stride}_b{bits}", v(1), v(10, dwords), v(14, dwords), encoding="ds", offset0=3, offset1=80
+    )
     read = instruction(f"ds_read2{stride}_b{bits}", v(20, 2 * dwords), v(1), encoding="ds", offset0=80, offset1=3)
     b.must_run(write, DONE, read, DONE)
     memory = np.zeros(65536, np.uint8)
@@ -83,7 +85,9 @@ def test_lds_pairs(dwords: int, stride: str) -> None:
     assert np.array_equal(b.lds[:65536], memory)
     none = np.zeros((dwords, 64), np.uint32)
     assert np.array_equal(registers(b, 20, dwords), spec.load(memory, (address + 80 * unit).tolist(), part, none, FULL))
-    assert np.array_equal(registers(b, 20 + dwords, dwords), spec.load(memory, (address + 3 * unit).tolist(), part, none, FULL))
+    assert np.array_equal(
+        registers(b, 20 + dwords, dwords), spec.load(memory, (address + 3 * unit).tolist(), part, none, FULL)
+    )
 
 
 @pytest.mark.parametrize("bits", [16, 8])
@@ -133,7 +137,19 @@ def test_permutes(active: int) -> None:
             assert b.row(v(3))[lane] == (want[lane] if active >> lane & 1 else 5)
 
 
-@pytest.mark.parametrize("offset", [0x041F, 0x001F, 0x7C1F, 0x0200 | 0x1F, 0x8000 | 0b00_01_10_11, 0x2A | 0x0C00, 0xC000 | 5 << 5, 0xC400 | 9 << 5 | 3])
+@pytest.mark.parametrize(
+    "offset",
+    [
+        0x041F,
+        0x001F,
+        0x7C1F,
+        0x0200 | 0x1F,
+        0x8000 | 0b00_01_10_11,
+        0x2A | 0x0C00,
+        0xC000 | 5 << 5,
+        0xC400 | 9 << 5 | 3,
+    ],
+)
 def test_swizzle(offset: int) -> None:
     b = Bench()
     data = fill(b, 2, 1)[0]
@@ -270,7 +286,9 @@ def test_buffer_offsets_do_not_wrap_at_32_bits() -> None:
     descriptor(b, 4, allocation.address, 4096)
     b.set(v(1), np.full(64, 0xFFFFFFFC, np.uint32))
     fill(b, 10, 1)
-    b.must_run(instruction("buffer_load_dword", v(10), v(1), s(4, 4), imm(0), encoding="mubuf", offen=1, offset=8), DONE)
+    b.must_run(
+        instruction("buffer_load_dword", v(10), v(1), s(4, 4), imm(0), encoding="mubuf", offen=1, offset=8), DONE
+    )
     assert (b.row(v(10)) == 0).all()
 
 
@@ -290,7 +308,9 @@ def test_buffer_index_and_stride() -> None:
     descriptor(b, 4, allocation.address, 4096, stride=24)
     b.set(v(1), LANES.astype(np.uint32))
     b.set(v(2), np.full(64, 8, np.uint32))
-    b.must_run(instruction("buffer_load_dword", v(10), v(1, 2), s(4, 4), imm(0), encoding="mubuf", offen=1, idxen=1), DONE)
+    b.must_run(
+        instruction("buffer_load_dword", v(10), v(1, 2), s(4, 4), imm(0), encoding="mubuf", offen=1, idxen=1), DONE
+    )
     none = np.zeros((1, 64), np.uint32)
     assert np.array_equal(registers(b, 10, 1), spec.load(memory, (LANES * 24 + 8).tolist(), spec.Part(1), none, FULL))
 
@@ -299,7 +319,9 @@ def test_swizzled_descriptor_is_refused() -> None:
     b = Bench()
     allocation, _ = device(b)
     descriptor(b, 4, allocation.address | 1 << 63, 4096)
-    assert b.run(instruction("buffer_load_dword", v(10), OFF, s(4, 4), imm(0), encoding="mubuf")) == state.FAULT_DESCRIPTOR
+    assert (
+        b.run(instruction("buffer_load_dword", v(10), OFF, s(4, 4), imm(0), encoding="mubuf")) == state.FAULT_DESCRIPTOR
+    )
 
 
 @pytest.mark.parametrize("tail", ["dword", "dwordx3", "dwordx4", "ubyte", "ushort"])
@@ -363,7 +385,9 @@ def test_direct_load_beyond_lds() -> None:
 def test_flat_apertures() -> None:
     b = Bench(scratch_bytes=256)
     allocation, _ = device(b)
-    where = np.where(LANES % 3 == 0, allocation.address, np.where(LANES % 3 == 1, SHARED_APERTURE << 32, PRIVATE_APERTURE << 32))
+    where = np.where(
+        LANES % 3 == 0, allocation.address, np.where(LANES % 3 == 1, SHARED_APERTURE << 32, PRIVATE_APERTURE << 32)
+    )
     offset = np.where(LANES % 3 == 2, 8, LANES * 8)
     addresses(b, 2, 0, where.astype(np.int64) + offset)
     data = fill(b, 10, 2)
@@ -450,7 +474,9 @@ def test_atomics(key: str, space: str) -> None:
 
 def test_every_memory_op_is_covered() -> None:
     """The specifications above name every op of the families, apart from the few tested on their own."""
-    assert {k.removeprefix("global_load_") for k in global_memory.OPS if k.startswith("global_load_") and "lds" not in k} == set(spec.LOADS)
+    assert {
+        k.removeprefix("global_load_") for k in global_memory.OPS if k.startswith("global_load_") and "lds" not in k
+    } == set(spec.LOADS)
     assert {k.removeprefix("buffer_load_") for k in buffer.OPS if k.startswith("buffer_load_")} == set(spec.LOADS)
     assert {k.removeprefix("buffer_store_") for k in buffer.OPS if k.startswith("buffer_store_")} == set(spec.STORES)
     names = {f"{name}{'_x2' if dwords == 2 else ''}" for name, dwords in atomic.INTEGER} | set(atomic.FLOAT)

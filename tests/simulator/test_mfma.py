@@ -46,7 +46,12 @@ def _small_integers(kind: str, chip: str, count: int) -> np.ndarray:
     elif kind == "f16":
         codes = RNG.integers(-4, 5, (count, per, 64)).astype(np.float16).view(np.uint16)
     else:
-        table = np.array([matrix.encode_small(float(x), small) if small in matrix.SMALL and matrix.SMALL[small][3] else i for i, x in enumerate(range(-4, 5))])
+        table = np.array(
+            [
+                matrix.encode_small(float(x), small) if small in matrix.SMALL and matrix.SMALL[small][3] else i
+                for i, x in enumerate(range(-4, 5))
+            ]
+        )
         codes = table[RNG.integers(0, 9, (count, per, 64))]
     out = np.zeros((count, 64), np.uint32)
     for i in range(per):
@@ -54,7 +59,9 @@ def _small_integers(kind: str, chip: str, count: int) -> np.ndarray:
     return out
 
 
-def _run(name: str, chip: str, regs: tuple[np.ndarray, np.ndarray, np.ndarray], accumulation: bool = False, **modifiers: int) -> np.ndarray:
+def _run(
+    name: str, chip: str, regs: tuple[np.ndarray, np.ndarray, np.ndarray], accumulation: bool = False, **modifiers: int
+) -> np.ndarray:
     bench = Bench(chip)
     ra, rb, rc = regs
     maker = a if accumulation else v
@@ -76,12 +83,14 @@ def _numbers(result: str, registers: np.ndarray) -> np.ndarray:
 
 
 def _chips(name: str) -> list[str]:
-    return [chip for chip in ("gfx942", "gfx950") if any("v_" + m.name.removeprefix("v_") == name for m in get(chip).mfmas)]
+    return [
+        chip for chip in ("gfx942", "gfx950") if any("v_" + m.name.removeprefix("v_") == name for m in get(chip).mfmas)
+    ]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_exact_on_small_integers(name: str) -> None:
-    result, m, k, blocks, kinds = matrix.parse(name)
+    result, _m, _k, _blocks, kinds = matrix.parse(name)
     chips = _chips(name)
     assert chips, "an instruction of neither chip"
     scaled = "_scale_" in name
@@ -109,7 +118,7 @@ def test_exact_on_small_integers(name: str) -> None:
 @pytest.mark.parametrize("name", [n for n in NAMES if "f16" in n and "_f32_" in n])
 def test_random_values_within_bound(name: str) -> None:
     """|error| <= (k + 1) · 2**-24 · sum of magnitudes: one rounding of at most half an ulp for each of k + 1 terms."""
-    _, m, k, blocks, kinds = matrix.parse(name)
+    _, _m, k, _blocks, kinds = matrix.parse(name)
     chip = _chips(name)[-1]
     na, nb, nd = _registers(name, (kinds[0], kinds[1]))
     dtype = np.float16 if kinds[0] == "f16" else None
@@ -126,14 +135,18 @@ def test_random_values_within_bound(name: str) -> None:
     assert (np.abs(got - want) <= (k + 1) * 2.0**-24 * size).all()
 
 
-@pytest.mark.parametrize("formats", [(p, q) for p in ("fp8", "bf8", "fp6", "bf6", "fp4") for q in ("fp8", "fp6", "fp4")])
+@pytest.mark.parametrize(
+    "formats", [(p, q) for p in ("fp8", "bf8", "fp6", "bf6", "fp4") for q in ("fp8", "fp6", "fp4")]
+)
 @pytest.mark.parametrize("shape", ["16x16x128", "32x32x64"])
 def test_scaled(shape: str, formats: tuple[str, str]) -> None:
     name = f"v_mfma_scale_f32_{shape}_f8f6f4"
     codes = {"fp8": 0, "bf8": 1, "fp6": 2, "bf6": 3, "fp4": 4}
     na, nb, nd = _registers(name, formats)
     ra, rb = (
-        (RNG.integers(0, 1 << 32, (n, 64)) & (0x77777777 if f == "bf8" else 0x7B7B7B7B if f == "fp8" else 0xFFFFFFFF)).astype(np.uint32)
+        (
+            RNG.integers(0, 1 << 32, (n, 64)) & (0x77777777 if f == "bf8" else 0x7B7B7B7B if f == "fp8" else 0xFFFFFFFF)
+        ).astype(np.uint32)
         for n, f in zip((na, nb), formats, strict=True)
     )
     rc = RNG.normal(size=(nd, 64)).astype(np.float32).view(np.uint32)

@@ -88,7 +88,10 @@ def test_sixteen_bit_halves() -> None:
     assert (b.row(v(3)) == 0x11114000).all()
 
 
-@pytest.mark.parametrize("control", [0x1B, 0x101, 0x10F, 0x111, 0x118, 0x121, 0x12F, 0x130, 0x134, 0x138, 0x13C, 0x140, 0x141, 0x142, 0x143, 0x155])
+@pytest.mark.parametrize(
+    "control",
+    [0x1B, 0x101, 0x10F, 0x111, 0x118, 0x121, 0x12F, 0x130, 0x134, 0x138, 0x13C, 0x140, 0x141, 0x142, 0x143, 0x155],
+)
 @pytest.mark.parametrize("bound", [0, 1])
 @pytest.mark.parametrize("execute", [FULL, 0x5A5AFFFF0000F0F1])
 def test_dpp(control: int, bound: int, execute: int) -> None:
@@ -99,7 +102,18 @@ def test_dpp(control: int, bound: int, execute: int) -> None:
     b.set(v(2), y)
     b.row(v(3))[:] = 77
     b.exec = execute
-    run(b, "v_add_u32", v(3), v(1), v(2), encoding="dpp", dpp_ctrl=control, row_mask=0xB, bank_mask=0xE, bound_ctrl=bound)
+    run(
+        b,
+        "v_add_u32",
+        v(3),
+        v(1),
+        v(2),
+        encoding="dpp",
+        dpp_ctrl=control,
+        row_mask=0xB,
+        bank_mask=0xE,
+        bound_ctrl=bound,
+    )
     table = source_lanes(control)
     for lane in range(64):
         source = table[lane]
@@ -133,7 +147,13 @@ def test_sdwa_sources(select: int, sext: bool) -> None:
     b.set(v(1), x)
     b.set(v(2), np.zeros(64, np.uint32))
     run(b, "v_add_u32", v(3), v(1, sext=sext), v(2), encoding="sdwa", src0_sel=select, src1_sel=6, dst_sel=6)
-    raw = x.view(np.uint8).reshape(64, 4)[:, select] if select < 4 else x.view(np.uint16).reshape(64, 2)[:, select - 4] if select < 6 else x
+    raw = (
+        x.view(np.uint8).reshape(64, 4)[:, select]
+        if select < 4
+        else x.view(np.uint16).reshape(64, 2)[:, select - 4]
+        if select < 6
+        else x
+    )
     signed = {1: np.int8, 2: np.int16, 4: np.int32}[raw.dtype.itemsize]
     want = np.ascontiguousarray(raw).view(signed).astype(np.int32).view(np.uint32) if sext else raw.astype(np.uint32)
     assert np.array_equal(b.row(v(3)), want)
@@ -159,7 +179,12 @@ def test_sdwa_destination(select: int, unused: int) -> None:
 
 
 def test_every_packed_op_is_specified() -> None:
-    assert set(native_packed.OPS) == set(packed.PACKED) | {"v_pk_mov_b32", "v_fma_mix_f32", "v_fma_mixlo_f16", "v_fma_mixhi_f16"}
+    assert set(native_packed.OPS) == set(packed.PACKED) | {
+        "v_pk_mov_b32",
+        "v_fma_mix_f32",
+        "v_fma_mixlo_f16",
+        "v_fma_mixhi_f16",
+    }
 
 
 @pytest.mark.parametrize("name", sorted(packed.PACKED))
@@ -170,7 +195,9 @@ def test_packed(name: str) -> None:
     selectors = [(0, (1 << n) - 1, 0, 0), (1, 2, 0, 0), ((1 << n) - 1, 0, 0, 0)]
     if ty.startswith("f"):
         selectors += [(0, (1 << n) - 1, 1, 2), (2, 1, 3, 0)]
-    for (op_sel, op_sel_hi, neg_lo, neg_hi), patterns in zip(itertools.cycle(selectors), rounds([ty] * 2 * n, seed=n), strict=False):
+    for (op_sel, op_sel_hi, neg_lo, neg_hi), patterns in zip(
+        itertools.cycle(selectors), rounds([ty] * 2 * n, seed=n), strict=False
+    ):
         halves = [(patterns[2 * i].view(dtype), patterns[2 * i + 1].view(dtype)) for i in range(n)]
         sources = [v(10 + 2 * i, 2 if ty == "f32" else 1) for i in range(n)]
         for operand, (low, high) in zip(sources, halves, strict=True):
@@ -207,7 +234,9 @@ def test_mixed_fma() -> None:
     b = Bench()
     rng = np.random.default_rng(1)
     halves = [tuple(rng.normal(size=64).astype(np.float16) for _ in range(2)) for _ in range(3)]
-    raws = [low.view(np.uint16).astype(np.uint32) | high.view(np.uint16).astype(np.uint32) << 16 for low, high in halves]
+    raws = [
+        low.view(np.uint16).astype(np.uint32) | high.view(np.uint16).astype(np.uint32) << 16 for low, high in halves
+    ]
     for op_sel, op_sel_hi in ((0, 7), (5, 7), (2, 2), (0, 0), (4, 6)):
         for i, raw in enumerate(raws):
             b.row(v(10 + i))[:] = raw

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from simulator_harness import Bench, instruction, v
 
 from tileir.simulator.spec.matrix import SMALL, decode_small, encode_small
 
-CASES = [(chip, kind, kind + ("fnuz" if chip == "gfx942" else "")) for chip in ("gfx942", "gfx950") for kind in ("fp8", "bf8")]
+CASES = [
+    (chip, kind, kind + ("fnuz" if chip == "gfx942" else ""))
+    for chip in ("gfx942", "gfx950")
+    for kind in ("fp8", "bf8")
+]
 OVFL = 1 << 23
 
 
@@ -39,14 +45,16 @@ def test_fnuz_by_hand() -> None:
     assert np.isnan(decode_small(0x80, "fp8fnuz")) and np.isnan(decode_small(0x80, "bf8fnuz"))
     assert decode_small(0x7F, "fp8fnuz") == 240 and decode_small(0x7F, "bf8fnuz") == 57344
     assert decode_small(1, "fp8fnuz") == 2.0**-10 and decode_small(1, "bf8fnuz") == 2.0**-17
-    assert decode_small(0x7E, "fp8") == 448 and np.isnan(decode_small(0x7F, "fp8")) and decode_small(0x7B, "bf8") == 57344
+    assert (
+        decode_small(0x7E, "fp8") == 448 and np.isnan(decode_small(0x7F, "fp8")) and decode_small(0x7B, "bf8") == 57344
+    )
     assert decode_small(0x7C, "bf8") == np.inf and decode_small(0x80, "fp8") == 0
 
 
 def _values(name: str) -> np.ndarray:
     finite = [decode_small(c, name) for c in range(256)]
     finite = sorted({abs(x) for x in finite if np.isfinite(x)})
-    middles = [(x + y) / 2 for x, y in zip(finite, finite[1:], strict=False)]
+    middles = [(x + y) / 2 for x, y in itertools.pairwise(finite)]
     top = finite[-1]
     edge = [top * f for f in (1.01, 1.05, 1.0625, 1.07, 1.125, 1.2, 4.0)] + [np.inf, np.nan, 1e-30, 1e-40, 3e38]
     near = [m * f for m in middles for f in (1 - 2e-7, 1 + 2e-7)]

@@ -44,8 +44,14 @@ def test_native_equals_specification(name: str) -> None:
     spec = VECTOR[name]
     bench = Bench("gfx950")
     rng = np.random.default_rng(len(name))
-    destinations = [v(10 + 4 * i, 2 if t.endswith("64") else 1) if t != "mask" else s(20 + 2 * i, 2) for i, t in enumerate(spec.results)]
-    sources = [v(30 + 4 * i, 2 if t.endswith("64") else 1) if t != "mask" else s(40 + 2 * i, 2) for i, t in enumerate(spec.sources)]
+    destinations = [
+        v(10 + 4 * i, 2 if t.endswith("64") else 1) if t != "mask" else s(20 + 2 * i, 2)
+        for i, t in enumerate(spec.results)
+    ]
+    sources = [
+        v(30 + 4 * i, 2 if t.endswith("64") else 1) if t != "mask" else s(40 + 2 * i, 2)
+        for i, t in enumerate(spec.sources)
+    ]
     kinds = [t for t in spec.sources if t != "mask"]
     if spec.accumulate:
         kinds.append(spec.results[0])

@@ -80,5 +80,3 @@ def digest(parts: Iterable[str | bytes]) -> str:
         h.update(len(data).to_bytes(8, "little"))
         h.update(data)
     return h.hexdigest()
-
-

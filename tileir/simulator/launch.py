@@ -67,7 +67,9 @@ class Module:
     def __init__(self, simulator: Simulator, code: CodeObject) -> None:
         self.simulator, self.code = simulator, code
         end = max((s.vaddr + s.memsize for s in code.segments), default=0)
-        self.image = simulator.memory.allocate(end, "code object", align=4096, read_only=not any(s.writable for s in code.segments))
+        self.image = simulator.memory.allocate(
+            end, "code object", align=4096, read_only=not any(s.writable for s in code.segments)
+        )
         for segment in code.segments:
             self.image.write(segment.data, segment.vaddr)
         self._programs: dict[str, Program] = {}
@@ -118,7 +120,7 @@ class Module:
 
 
 def _check_dim(what: str, value: Dim3, limit: int) -> None:
-    if len(value) != 3 or any(not isinstance(v, int) or not 1 <= v <= limit for v in value):
+    if len(value) != 3 or any(not 1 <= v <= limit for v in value):
         raise SimulatorError(f"{what} {value!r}: three integers from 1 to {limit} are needed")
 
 
@@ -238,7 +240,9 @@ class _Launch:
         self.table = self.simulator.memory.table()
         entry = self.kernel.preloaded_entry_address
         if entry not in self.program.starts:
-            raise SimulatorError(f"the entry {entry:#x} of kernel '{self.kernel.name}' is not the start of an instruction")
+            raise SimulatorError(
+                f"the entry {entry:#x} of kernel '{self.kernel.name}' is not the start of an instruction"
+            )
 
         head = bytearray(state.VGPR)
         struct.pack_into("<128I", head, 0, *[GARBAGE] * 128)
@@ -271,7 +275,6 @@ class _Launch:
         struct.pack_into("<Q", head, state.SCRATCH_BYTES, size)
         self.head = np.frombuffer(bytes(head), np.uint8)
 
-        wg = self.workgroup
         program = self.program
         values = {
             state.WG_LDS: self.lds.ctypes.data,
@@ -289,7 +292,7 @@ class _Launch:
             state.WG_STRICT_BARRIERS: int(strict_barriers),
         }
         for offset, value in values.items():
-            struct.pack_into("<Q", wg, offset, value)
+            self.workgroup[offset : offset + 8] = np.array([value], np.uint64).view(np.uint8)
         self.max_instructions = max_instructions
         self._work_items()
 
@@ -340,8 +343,8 @@ class _Launch:
                 sgpr += 1
         self.lds.view(np.uint32)[:] = GARBAGE
         self.poison[:] = 0
-        struct.pack_into("<I", self.workgroup, state.WG_LDS_PENDING, 0)
-        struct.pack_into("<Q", self.workgroup, state.WG_BUDGET, self.max_instructions)
+        self.workgroup.view(np.uint32)[state.WG_LDS_PENDING // 4] = 0
+        self.workgroup.view(np.uint64)[state.WG_BUDGET // 8] = self.max_instructions
 
     def run(self, workgroups: Iterable[Dim3] | None) -> Statistics:
         statistics = Statistics()
@@ -349,7 +352,11 @@ class _Launch:
         run_workgroup = self.simulator.engine.run_workgroup
         address = self.workgroup.ctypes.data
         gx, gy, gz = self.grid
-        chosen = workgroups if workgroups is not None else ((x, y, z) for z in range(gz) for y in range(gy) for x in range(gx))
+        chosen = (
+            workgroups
+            if workgroups is not None
+            else ((x, y, z) for z in range(gz) for y in range(gy) for x in range(gx))
+        )
         for workgroup in chosen:
             if len(workgroup) != 3 or any(not 0 <= w < g for w, g in zip(workgroup, self.grid, strict=True)):
                 raise SimulatorError(f"workgroup {workgroup} is outside the grid {self.grid}")
@@ -359,7 +366,7 @@ class _Launch:
                 raise report.fault(self, result & 0xFF, result >> 8, workgroup)
             statistics.workgroups += 1
             statistics.waves += self.wave_count
-            left = struct.unpack_from("<Q", self.workgroup, state.WG_BUDGET)[0]
+            left = int(self.workgroup.view(np.uint64)[state.WG_BUDGET // 8])
             statistics.instructions += self.max_instructions - left
         counts = self.program.records.counts() - before
         addresses = self.program.addresses

@@ -58,7 +58,11 @@ class Allocation:
 
     def write(self, data: NDArray[np.generic] | bytes, offset: int = 0) -> None:
         """Copies bytes into the buffer."""
-        raw = np.frombuffer(data, np.uint8) if isinstance(data, bytes) else np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+        raw = (
+            np.frombuffer(data, np.uint8)
+            if isinstance(data, bytes)
+            else np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+        )
         if offset < 0 or offset + raw.size > self.size:
             raise SimulatorError(f"{raw.size} bytes at offset {offset} do not fit into {self!r}")
         self.bytes[offset : offset + raw.size] = raw

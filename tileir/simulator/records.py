@@ -28,8 +28,9 @@ class Records:
         functions = engine.addresses(makers)
         n = len(ops)
         self.numbers: Mapping[int, int] = {address: i for i, address in enumerate(addresses)}
-        self.raw: NDArray[np.uint8] = np.zeros((n + 2) * state.RECORD_SIZE, np.uint8)
-        self.first = self.raw.ctypes.data
+        self._bytes = bytearray((n + 2) * state.RECORD_SIZE)
+        self.raw: NDArray[np.uint8] = np.frombuffer(self._bytes, np.uint8)
+        self.first: int = self.raw.ctypes.data
         for i, op in enumerate(ops):
             target = 0
             if op.target is not None:
@@ -43,10 +44,10 @@ class Records:
         slots = [_signed(s) for s in op.slots]
         slots += [0] * (state.SLOTS - len(slots))
         at = i * state.RECORD_SIZE
-        _HEAD.pack_into(self.raw, at, function, target, address, 0, len(words), 0, *slots)
+        _HEAD.pack_into(self._bytes, at, function, target, address, 0, len(words), 0, *slots)
         for k, (word, mask) in enumerate(words):
-            self.raw[at + state.REC_CHECK_WORDS + k] = word
-            struct.pack_into("<Q", self.raw, at + state.REC_CHECK_MASKS + 8 * k, mask)
+            self._bytes[at + state.REC_CHECK_WORDS + k] = word
+            struct.pack_into("<Q", self._bytes, at + state.REC_CHECK_MASKS + 8 * k, mask)
 
     def pointer(self, number: int) -> int:
         """Host pointer of a record."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from .builder import LANES, Builder, Value, vec
 
 
 @contextmanager
-def each_lane(b: Builder, mask: Value) -> Iterator[Value]:
+def each_lane(b: Builder, mask: Value) -> Generator[Value, None, None]:
     """Visits the lanes of a mask in ascending order; yields the lane number as i64."""
     left = b.var("i64", mask)
     with b.while_(lambda: left.get().cmp("ne", 0)):
@@ -63,7 +63,7 @@ class Global:
         self.start, self.limit, self.host = b.var("i64", 0), b.var("i64", 0), b.var("ptr", b.const("ptr", 0))
 
     @contextmanager
-    def access(self, lane: Value, address: Value) -> Iterator[Value]:
+    def access(self, lane: Value, address: Value) -> Generator[Value, None, None]:
         """Body runs with the host pointer when all ``size`` bytes at ``address`` are inside an allocation."""
         b = self.b
         miss = (address - self.start.get()).cmp("uge", self.limit.get())
@@ -105,7 +105,7 @@ class Lds:
         self.pending = b.load("i32", wg, state.WG_LDS_PENDING).cmp("ne", 0)
 
     @contextmanager
-    def access(self, lane: Value, address: Value) -> Iterator[Value]:
+    def access(self, lane: Value, address: Value) -> Generator[Value, None, None]:
         b = self.b
         outside = (address + self.size).cmp("ugt", self.bytes)
         ok = b.var("i1", 1)
@@ -138,7 +138,7 @@ class Scratch:
         self.bytes = b.load("i64", b.w, state.SCRATCH_BYTES, 8)
 
     @contextmanager
-    def access(self, lane: Value, address: Value) -> Iterator[Value]:
+    def access(self, lane: Value, address: Value) -> Generator[Value, None, None]:
         b = self.b
         inside = address.cmp("ult", self.bytes) & (address + self.size).cmp("ule", self.bytes)
         with b.if_(~inside):

@@ -91,9 +91,7 @@ class _Buffer:
         return (offset + size).cmp("ule", self.limit)
 
 
-def _load_dwords(
-    b: Builder, buffer: _Buffer, whole: Global, single: Global, piece: Piece, lane: Value
-) -> list[Value]:
+def _load_dwords(b: Builder, buffer: _Buffer, whole: Global, single: Global, piece: Piece, lane: Value) -> list[Value]:
     """The dwords of a lane: one access when all are inside, dword by dword when the range ends among them."""
     cells = [b.var("i32", 0) for _ in range(piece.dwords)]
     offset = buffer.offset(lane)

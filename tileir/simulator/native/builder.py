@@ -8,7 +8,7 @@ written for a *chunk* of :data:`LANES` lanes, as vectors, and repeated over the 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from .. import state
@@ -304,7 +304,7 @@ class Builder:
         self.terminate(f"br label %{target}")
 
     @contextmanager
-    def if_(self, condition: Value) -> Iterator[None]:
+    def if_(self, condition: Value) -> Generator[None, None, None]:
         then, end = self.fresh("then"), self.fresh("end")
         self.terminate(f"br {condition}, label %{then}, label %{end}")
         self.label(then)
@@ -322,7 +322,7 @@ class Builder:
         self.label(end)
 
     @contextmanager
-    def while_(self, condition: Callable[[], Value]) -> Iterator[None]:
+    def while_(self, condition: Callable[[], Value]) -> Generator[None, None, None]:
         head, body, end = self.fresh("while"), self.fresh("body"), self.fresh("done")
         self.branch(head)
         self.label(head)
@@ -333,7 +333,7 @@ class Builder:
         self.label(end)
 
     @contextmanager
-    def loop(self, n: int | Value, ty: str = "i64") -> Iterator[Value]:
+    def loop(self, n: int | Value, ty: str = "i64") -> Generator[Value, None, None]:
         """Counts 0 … n-1 (no iteration for n = 0)."""
         variable = self.var(ty, 0)
         bound = n if isinstance(n, Value) else self.const(ty, n)
@@ -371,7 +371,7 @@ class Builder:
         self.ret(self.const("ptr", 0))
 
     @contextmanager
-    def chunks(self) -> Iterator[Value]:
+    def chunks(self) -> Generator[Value, None, None]:
         """Loops over the four chunks of 16 lanes; yields the chunk number as i64."""
         with self.loop(64 // LANES) as chunk:
             yield chunk

@@ -118,10 +118,12 @@ SIGNATURES: dict[str, Signature] = {
     **{f"v_cvt_f32_ubyte{i}": _byte_to_float(i) for i in range(4)},
 }
 
-SIGNATURES |= {
-    "v_cvt_f32_bf16": sig("f32 = i16", lambda b, x: (x.zext("i32") << 16).bitcast("float")),
-    "v_cvt_pk_f16_f32": sig("i32 = f32 f32", lambda b, x, y: _pack_half(x, y)),
-}
+SIGNATURES.update(
+    {
+        "v_cvt_f32_bf16": sig("f32 = i16", lambda b, x: (x.zext("i32") << 16).bitcast("float")),
+        "v_cvt_pk_f16_f32": sig("i32 = f32 f32", lambda b, x, y: _pack_half(x, y)),
+    }
+)
 
 
 def _pack_half(x: Value, y: Value) -> Value:

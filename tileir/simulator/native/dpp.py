@@ -74,7 +74,9 @@ class Dpp:
     def write_lanes(self) -> int:
         """Lanes that row_mask and bank_mask leave switched on."""
         return sum(
-            1 << lane for lane in range(64) if self.row_mask >> (lane // 16) & 1 and self.bank_mask >> (lane % 16 // 4) & 1
+            1 << lane
+            for lane in range(64)
+            if self.row_mask >> (lane // 16) & 1 and self.bank_mask >> (lane % 16 // 4) & 1
         )
 
     def apply(self, b: Builder, row: Value | None, execute: Value, *, wide: bool) -> tuple[Value, Value]:

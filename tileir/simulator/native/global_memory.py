@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from .. import state
@@ -129,7 +129,7 @@ def _enqueue(b: Builder, space: str, register: Value | None = None, dwords: int 
 
 
 @contextmanager
-def _frame(symbol: str) -> Iterator[tuple[Builder, Faults, list[str]]]:
+def _frame(symbol: str) -> Generator[tuple[Builder, Faults, list[str]], None, None]:
     b = Builder(symbol)
     out: list[str] = []
     yield b, Faults(b), out

@@ -89,6 +89,7 @@ def _lower_read2(dwords: int) -> Lower:
 
     def lower(inst: Instruction, context: Context) -> Op:
         _vectors(inst, 2 * dwords, 1)
+
         def make(symbol: str) -> str:
             b = Builder(symbol)
             faults = Faults(b)
@@ -118,6 +119,7 @@ def _lower_write2(dwords: int) -> Lower:
 
     def lower(inst: Instruction, context: Context) -> Op:
         _vectors(inst, 1, dwords, dwords)
+
         def make(symbol: str) -> str:
             b = Builder(symbol)
             faults = Faults(b)

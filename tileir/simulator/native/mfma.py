@@ -66,14 +66,23 @@ def small_format(kind: str, chip: str) -> SmallFloat | None:
 
 
 def bits_of(kind: str) -> int:
-    return {"f16": 16, "bf16": 16, "f32": 32, "xf32": 32, "f64": 64, "i8": 8, "fp8": 8, "bf8": 8, "fp6": 6, "bf6": 6}.get(
-        kind, 4
-    )
+    return {
+        "f16": 16,
+        "bf16": 16,
+        "f32": 32,
+        "xf32": 32,
+        "f64": 64,
+        "i8": 8,
+        "fp8": 8,
+        "bf8": 8,
+        "fp6": 6,
+        "bf6": 6,
+    }.get(kind, 4)
 
 
 def k_of(shape: Shape, kind: str, group: int, element: int) -> int:
     """k of an element; ``group = l / M`` (single block)."""
-    if shape.a == "f8f6f4" or shape.k >= 64 and kind in _F8F6F4:
+    if shape.a == "f8f6f4" or (shape.k >= 64 and kind in _F8F6F4):
         if bits_of(kind) == 8:
             vgpr, byte = divmod(element, 4)
             return 16 * group + shape.k // 2 * (vgpr // 4) + 4 * (vgpr % 4) + byte

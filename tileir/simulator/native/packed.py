@@ -203,4 +203,4 @@ def _lower_mix(inst: Instruction, context: Context) -> Op:
 
 
 OPS: dict[str, Lower] = dict.fromkeys(_PACKED, _lower)
-OPS |= dict.fromkeys(("v_fma_mix_f32", "v_fma_mixlo_f16", "v_fma_mixhi_f16"), _lower_mix)
+OPS.update(dict.fromkeys(("v_fma_mix_f32", "v_fma_mixlo_f16", "v_fma_mixhi_f16"), _lower_mix))

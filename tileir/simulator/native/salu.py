@@ -15,10 +15,6 @@ _Entry = tuple[str, str, Expression]
 _KEEP = None
 
 
-def _wide(b: Builder, *values: Value) -> list[Value]:
-    return [v.zext("i64") for v in values]
-
-
 def _nonzero(value: Value) -> tuple[Value, Value]:
     return value, value.cmp("ne", 0)
 

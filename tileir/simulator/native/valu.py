@@ -101,7 +101,11 @@ class Frame:
         op_sel = modifiers.get("op_sel", 0)
         default = (1 << n_sources) - 1
         if signature.plain:
-            if op_sel or modifiers.get("op_sel_hi", default) != default or any(modifiers.get(n) for n in ("neg_lo", "neg_hi")):
+            if (
+                op_sel
+                or modifiers.get("op_sel_hi", default) != default
+                or any(modifiers.get(n) for n in ("neg_lo", "neg_hi"))
+            ):
                 raise Unsupported(f"{inst.name} with selectors or negation")
         self.dst_high = bool(op_sel >> n_sources & 1) if signature.results[0] in ("i16", "f16") else False
         self.clamp = bool(modifiers.get("clamp", 0))

@@ -420,29 +420,31 @@ for _ty in ("f16", "f32"):
         )
     SIGNATURES[f"v_med3_{_ty}"] = sig(f"{_ty} = {_ty} {_ty} {_ty}", _med, preserve=_ty == "f16")
     SIGNATURES[f"v_fmac_{_ty}"] = sig(f"{_ty} = {_ty} {_ty}", fma, accumulate=True)
-SIGNATURES |= {
-    "v_fmac_f64": sig("f64 = f64 f64", fma, accumulate=True),
-    "v_rcp_iflag_f32": sig("f32 = f32", _reciprocal, flush=True),
-    "v_mul_legacy_f32": sig("f32 = f32 f32", _legacy_mul),
-    "v_fmaak_f32": sig("f32 = f32 f32 f32", fma),
-    "v_fmamk_f32": sig("f32 = f32 f32 f32", fma),
-    "v_ldexp_f32": sig("f32 = f32 i32", _ldexp),
-    "v_ldexp_f64": sig("f64 = f64 i32", _ldexp),
-    "v_ldexp_f16": sig("f16 = f16 i16", lambda b, x, n: _ldexp(b, x, n.sext("i32"))),
-    "v_frexp_exp_i32_f32": sig("i32 = f32", lambda b, x: _frexp_exp(b, x, "i32")),
-    "v_frexp_exp_i32_f64": sig("i32 = f64", lambda b, x: _frexp_exp(b, x, "i32")),
-    "v_frexp_exp_i16_f16": sig("i16 = f16", lambda b, x: _frexp_exp(b, x, "i16")),
-    "v_div_scale_f32": sig("f32 m = f32 f32 f32", _div_scale, raw=True),
-    "v_div_scale_f64": sig("f64 m = f64 f64 f64", _div_scale, raw=True),
-    "v_div_fmas_f32": sig("f32 = f32 f32 f32", _div_fmas, vcc=True),
-    "v_div_fmas_f64": sig("f64 = f64 f64 f64", _div_fmas, vcc=True),
-    "v_minimum3_f32": sig(
-        "f32 = f32 f32 f32", lambda b, x, y, z: _propagating(b, _propagating(b, x, y, False), z, False)
-    ),
-    "v_maximum3_f32": sig(
-        "f32 = f32 f32 f32", lambda b, x, y, z: _propagating(b, _propagating(b, x, y, True), z, True)
-    ),
-}
+SIGNATURES.update(
+    {
+        "v_fmac_f64": sig("f64 = f64 f64", fma, accumulate=True),
+        "v_rcp_iflag_f32": sig("f32 = f32", _reciprocal, flush=True),
+        "v_mul_legacy_f32": sig("f32 = f32 f32", _legacy_mul),
+        "v_fmaak_f32": sig("f32 = f32 f32 f32", fma),
+        "v_fmamk_f32": sig("f32 = f32 f32 f32", fma),
+        "v_ldexp_f32": sig("f32 = f32 i32", _ldexp),
+        "v_ldexp_f64": sig("f64 = f64 i32", _ldexp),
+        "v_ldexp_f16": sig("f16 = f16 i16", lambda b, x, n: _ldexp(b, x, n.sext("i32"))),
+        "v_frexp_exp_i32_f32": sig("i32 = f32", lambda b, x: _frexp_exp(b, x, "i32")),
+        "v_frexp_exp_i32_f64": sig("i32 = f64", lambda b, x: _frexp_exp(b, x, "i32")),
+        "v_frexp_exp_i16_f16": sig("i16 = f16", lambda b, x: _frexp_exp(b, x, "i16")),
+        "v_div_scale_f32": sig("f32 m = f32 f32 f32", _div_scale, raw=True),
+        "v_div_scale_f64": sig("f64 m = f64 f64 f64", _div_scale, raw=True),
+        "v_div_fmas_f32": sig("f32 = f32 f32 f32", _div_fmas, vcc=True),
+        "v_div_fmas_f64": sig("f64 = f64 f64 f64", _div_fmas, vcc=True),
+        "v_minimum3_f32": sig(
+            "f32 = f32 f32 f32", lambda b, x, y, z: _propagating(b, _propagating(b, x, y, False), z, False)
+        ),
+        "v_maximum3_f32": sig(
+            "f32 = f32 f32 f32", lambda b, x, y, z: _propagating(b, _propagating(b, x, y, True), z, True)
+        ),
+    }
+)
 
 
 def _dot2(kind: str) -> Callable[[Builder, Value, Value, Value], Value]:

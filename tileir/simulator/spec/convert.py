@@ -84,7 +84,9 @@ vector("v_cvt_pk_bf16_f32", "u32 = f32 f32", lambda x, y: bf16_bits(x) | bf16_bi
 vector(
     "v_cvt_pk_i16_i32",
     "u32 = i32 i32",
-    lambda x, y: (np.clip(x, -32768, 32767).astype(U32) & U32(0xFFFF)) | np.clip(y, -32768, 32767).astype(U32) << U32(16),
+    lambda x, y: (
+        (np.clip(x, -32768, 32767).astype(U32) & U32(0xFFFF)) | np.clip(y, -32768, 32767).astype(U32) << U32(16)
+    ),
 )
 vector(
     "v_cvt_pk_u16_u32", "u32 = u32 u32", lambda x, y: np.minimum(x, U32(65535)) | np.minimum(y, U32(65535)) << U32(16)

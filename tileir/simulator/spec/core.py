@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.generic]
+Array = NDArray[Any]
 
 DTYPES: dict[str, type[np.generic]] = {
     "u16": np.uint16,
@@ -50,7 +51,11 @@ def vector(names: str, types: str, function: Callable[..., object], **options: o
         VECTOR[name] = Spec(name, tuple(left.split()), tuple(right.split()), function, **options)  # type: ignore[arg-type]
 
 
-_FORMAT = {np.dtype(np.float16): (11, -24, 16), np.dtype(np.float32): (24, -149, 128), np.dtype(np.float64): (53, -1074, 1024)}
+_FORMAT = {
+    np.dtype(np.float16): (11, -24, 16),
+    np.dtype(np.float32): (24, -149, 128),
+    np.dtype(np.float64): (53, -1074, 1024),
+}
 """Bits of precision, exponent of the smallest denormal, exponent of overflow."""
 
 

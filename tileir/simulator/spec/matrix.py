@@ -12,7 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 _NAME = re.compile(r"v_mfma_(?:scale_)?(f32|f64|i32)_(\d+)x\2x(\d+)(?:_(\d+)b)?_(\w+?)$")
-BITS = {"f16": 16, "bf16": 16, "f32": 32, "xf32": 32, "f64": 64, "i8": 8, "fp8": 8, "bf8": 8, "fp6": 6, "bf6": 6, "fp4": 4}
+BITS = {
+    "f16": 16,
+    "bf16": 16,
+    "f32": 32,
+    "xf32": 32,
+    "f64": 64,
+    "i8": 8,
+    "fp8": 8,
+    "bf8": 8,
+    "fp6": 6,
+    "bf6": 6,
+    "fp4": 4,
+}
 SMALL = {  # exponent bits, mantissa bits, bias, kind of NaN
     "fp8": (4, 3, 7, "fn"),
     "bf8": (5, 2, 15, "ieee"),
@@ -54,7 +66,7 @@ def decode_small(code: int, kind: str) -> float:
 def encode_small(value: float, kind: str, saturate: bool = True) -> int:
     """Nearest code, ties to even. What rounds beyond the largest finite number becomes that number (``saturate``), or
     infinity, or NaN in formats without infinity."""
-    e_bits, m_bits, bias, nan = SMALL[kind]
+    e_bits, m_bits, _bias, nan = SMALL[kind]
     sign_bit = 1 << (e_bits + m_bits)
     sign = sign_bit if np.signbit(value) else 0
     nan_code = sign_bit if nan == "fnuz" else sign | (sign_bit - 1)

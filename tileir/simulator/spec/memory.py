@@ -182,7 +182,7 @@ ATOMICS: dict[str, AtomicSpec] = {}
 
 def _wrap(value: int, dtype: str) -> np.generic:
     size = np.dtype(dtype).itemsize
-    return np.array(value & ((1 << 8 * size) - 1), np.dtype(f"u{size}")).view(dtype)[()]
+    return np.array([value & ((1 << 8 * size) - 1)], np.dtype(f"u{size}")).view(dtype)[0]
 
 
 def _halves(kind: str) -> Callable[..., np.generic]:
@@ -230,13 +230,15 @@ def _pick(function: Callable[..., NDArray[np.generic]]) -> Callable[..., np.gene
     return lambda old, x: function(np.array([old]), np.array([x]))[0]
 
 
-ATOMICS |= {
-    "add_f32": AtomicSpec("add_f32", "ds_add_rtn_f32", "f4", lambda old, x: old + x),
-    "add_f64": AtomicSpec("add_f64", "ds_add_rtn_f64", "f8", lambda old, x: old + x),
-    "min_f64": AtomicSpec("min_f64", "ds_min_rtn_f64", "f8", _pick(fmin)),
-    "max_f64": AtomicSpec("max_f64", "ds_max_rtn_f64", "f8", _pick(fmax)),
-    "min_f32": AtomicSpec("min_f32", "ds_min_rtn_f32", "f4", _pick(fmin)),
-    "max_f32": AtomicSpec("max_f32", "ds_max_rtn_f32", "f4", _pick(fmax)),
-    "pk_add_f16": AtomicSpec("pk_add_f16", "ds_pk_add_rtn_f16", "u4", _halves("f16"), packed="f16"),
-    "pk_add_bf16": AtomicSpec("pk_add_bf16", "ds_pk_add_rtn_bf16", "u4", _halves("bf16"), packed="bf16"),
-}
+ATOMICS.update(
+    {
+        "add_f32": AtomicSpec("add_f32", "ds_add_rtn_f32", "f4", lambda old, x: old + x),
+        "add_f64": AtomicSpec("add_f64", "ds_add_rtn_f64", "f8", lambda old, x: old + x),
+        "min_f64": AtomicSpec("min_f64", "ds_min_rtn_f64", "f8", _pick(fmin)),
+        "max_f64": AtomicSpec("max_f64", "ds_max_rtn_f64", "f8", _pick(fmax)),
+        "min_f32": AtomicSpec("min_f32", "ds_min_rtn_f32", "f4", _pick(fmin)),
+        "max_f32": AtomicSpec("max_f32", "ds_max_rtn_f32", "f4", _pick(fmax)),
+        "pk_add_f16": AtomicSpec("pk_add_f16", "ds_pk_add_rtn_f16", "u4", _halves("f16"), packed="f16"),
+        "pk_add_bf16": AtomicSpec("pk_add_bf16", "ds_pk_add_rtn_bf16", "u4", _halves("bf16"), packed="bf16"),
+    }
+)

@@ -60,7 +60,5 @@ def apply(
 
 def fma_mix(sources: list[Array], halves: list[tuple[Array, Array]], op_sel: int, op_sel_hi: int) -> Array:
     """f32 fma whose sources are f32 (``sources``) or, where op_sel_hi says so, the f16 half that op_sel names."""
-    values = [
-        halves[i][op_sel >> i & 1].astype(np.float32) if op_sel_hi >> i & 1 else sources[i] for i in range(3)
-    ]
+    values = [halves[i][op_sel >> i & 1].astype(np.float32) if op_sel_hi >> i & 1 else sources[i] for i in range(3)]
     return fma_lanes(*values)

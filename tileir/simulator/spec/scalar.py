@@ -149,9 +149,7 @@ for _bits in (32, 64):
     scalar(f"s_ff0_i32_b{_bits}", W, (_bits,), lambda x, n=_bits: (_trailing(mask(~x, n)), None))
     scalar(f"s_ff1_i32_b{_bits}", W, (_bits,), lambda x: (_trailing(x), None))
     scalar(f"s_flbit_i32_b{_bits}", W, (_bits,), lambda x, n=_bits: (_leading(x, n), None))
-    scalar(
-        "s_flbit_i32" if _bits == 32 else "s_flbit_i32_i64", W, (_bits,), lambda x, n=_bits: (_sign_run(x, n), None)
-    )
+    scalar("s_flbit_i32" if _bits == 32 else "s_flbit_i32_i64", W, (_bits,), lambda x, n=_bits: (_sign_run(x, n), None))
     scalar(
         f"s_bitset0_b{_bits}", _bits, (W,), lambda x, old, n=_n: (old & ~(1 << (x & n)) & ((2 << n) - 1), None), "old"
     )
@@ -173,7 +171,10 @@ for _name, _operation in {
     # The 16-bit immediate is zero-extended by the unsigned forms and sign-extended by the signed ones.
     scalar(f"s_cmpk_{_name}_u32", 0, (W, 16), lambda x, y, operation=_operation: (None, operation(x, y)))
     scalar(
-        f"s_cmpk_{_name}_i32", 0, (W, 16), lambda x, y, operation=_operation: (None, operation(signed(x), signed(y, 16)))
+        f"s_cmpk_{_name}_i32",
+        0,
+        (W, 16),
+        lambda x, y, operation=_operation: (None, operation(signed(x), signed(y, 16))),
     )
 scalar("s_movk_i32", W, (16,), lambda x: (mask(signed(x, 16)), None))
 scalar("s_cmovk_i32", W, (16,), lambda x, scc, old: (mask(signed(x, 16)) if scc else old, None), "scc", "old")

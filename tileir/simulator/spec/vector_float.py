@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -40,7 +41,7 @@ def _extreme(x: Array, y: Array, largest: bool) -> Array:
             out.append(b if np.isnan(a) else a)
         elif a == b:
             negative = np.signbit(a) and np.signbit(b) if largest else np.signbit(a) or np.signbit(b)
-            out.append((-abs(a) if negative else abs(a)))
+            out.append(-abs(a) if negative else abs(a))
         else:
             out.append(max(a, b) if largest else min(a, b))
     return np.array(out, dtype=x.dtype)
@@ -71,26 +72,26 @@ def flush(x: Array) -> Array:
     return np.where((exponent == 0) & (mantissa != 0), np.copysign(x.dtype.type(0), x), x).astype(x.dtype)
 
 
-def _wide(function: object) -> object:
+def _wide(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
     """An f32 or f16 function computed in f64; the f32 forms flush denormals on both sides."""
 
     def lanes(x: Array) -> Array:
         with np.errstate(all="ignore"):
             single = x.dtype == np.float32
             source = flush(x) if single else x
-            out = function(source.astype(np.float64)).astype(x.dtype)  # type: ignore[operator]
+            out = function(source.astype(np.float64)).astype(x.dtype)
             return flush(out) if single else out
 
     return lanes
 
 
-def _trig(function: object, outside: float) -> object:
+def _trig(function: Callable[[Array], Array], outside: float) -> Callable[[Array], Array]:
     def lanes(x: Array) -> Array:
         with np.errstate(all="ignore"):
             source = flush(x) if x.dtype == np.float32 else x
             wide = source.astype(np.float64)
             turns = wide - np.rint(wide)
-            out = np.where(np.abs(wide) > 256, outside, function(2 * np.pi * turns))  # type: ignore[operator]
+            out = np.where(np.abs(wide) > 256, outside, function(2 * np.pi * turns))
             out = np.where(np.isfinite(wide), out, np.nan).astype(x.dtype)
             return flush(out) if x.dtype == np.float32 else out
 
@@ -304,7 +305,7 @@ vector("v_minimum3_f32", "f32 = f32 f32 f32", lambda x, y, z: _propagate(_propag
 vector("v_maximum3_f32", "f32 = f32 f32 f32", lambda x, y, z: _propagate(_propagate(x, y, True), z, True))
 
 
-def _dot2(kind: str) -> object:
+def _dot2(kind: str) -> Callable[[Array, Array, Array], Array]:
     def half(v: Array, high: bool) -> Array:
         if kind == "bf16":
             return (v & np.uint32(0xFFFF0000) if high else v << np.uint32(16)).view(np.float32)

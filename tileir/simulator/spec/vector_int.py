@@ -130,7 +130,8 @@ def _median(x: Array, y: Array, z: Array) -> Array:
 
 def _bfm(x: Array, y: Array) -> Array:
     return np.array(
-        [(((1 << (p & 31)) - 1) << (q & 31)) & 0xFFFFFFFF for p, q in zip(x.tolist(), y.tolist(), strict=True)], dtype=U32
+        [(((1 << (p & 31)) - 1) << (q & 31)) & 0xFFFFFFFF for p, q in zip(x.tolist(), y.tolist(), strict=True)],
+        dtype=U32,
     )
 
 
