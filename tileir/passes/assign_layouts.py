@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 from tileir.ir.core import AttrValue, Block, Kernel, Op, Value
 from tileir.ir.diagnostics import error
-from tileir.ir.ops.shape import permutation
+from tileir.ir.ops.shape import permutation, reshapes_in_place
 from tileir.ir.registry import get
 from tileir.ir.rewriter import Rewriter, rewrite, uses
 from tileir.ir.types import GlobalType, TileType
@@ -355,11 +355,12 @@ class _Apply:
         x = op.operands[0]
         source = self.of(x) if not is_free(x) else _coalesced(x.tile, None, None, self.waves)
         wanted = self.of(op.result) if is_tile(op.result) else None
-        if op.name == "reshape":
-            try:
-                source.reshape(op.result.tile.shape)
-            except LayoutError:  # a row-major layout of the operand can always be reshaped
-                source = _reshapeable(x.tile, op.result.tile, self.waves)
+        if op.name == "reshape" and wanted is not None and is_tile(x):
+            if not reshapes_in_place(x.tile.with_layout(source), op.result.tile.with_layout(wanted)):
+                operand, want = self.convert(rw, x, source), op.result.tile.with_layout(wanted)
+                value = rw.value("reshape", [operand], op.attrs, types=[want], loc=op.loc, names=[op.result.name])
+                rw.replace(op, [value])
+                return
         elif get(op.name).category == "reduce":
             axis = _int(op, "axis")
             vectors = (*source.reg, *source.lane, *source.wave)
@@ -445,15 +446,6 @@ def _yield_targets(kernel: Kernel) -> dict[Op, list[Value]]:
 
     visit(kernel.body)
     return found
-
-
-def _reshapeable(source: TileType, result: TileType, waves: int) -> Layout:
-    """A layout of the operand that a reshape keeps in place: the result's row-major layout, reshaped back."""
-    layout = blocked(result.shape, waves, axis_order=list(reversed(range(result.rank))), vector=1)
-    try:
-        return layout.reshape(source.shape)
-    except LayoutError:
-        return blocked(source.shape, waves, axis_order=list(reversed(range(source.rank))), vector=1)
 
 
 def _run(kernel: Kernel, ctx: Context) -> Kernel:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from tileir.ir.core import Kernel, Op, Value
 from tileir.ir.diagnostics import error
+from tileir.ir.ops.shape import reshapes_in_place
 from tileir.ir.rewriter import uses
 from tileir.ir.types import SharedType, TileType
 from tileir.layout.conversion import conversion
@@ -124,6 +125,14 @@ def _converted(kernel: Kernel, target: Target) -> None:
                     f"'convert_layout' of %{op.operands[0].name} moves data between {kind}",
                     op.loc,
                     legal="shared_store, shared_load, or a layout that only renames registers",
+                )
+        elif op.name == "reshape" and op.operands[0].tile.rank and op.result.tile.rank:
+            if not reshapes_in_place(op.operands[0].tile, op.result.tile):
+                raise error(
+                    "E1013",
+                    f"'reshape' of %{op.operands[0].name} moves data",
+                    op.loc,
+                    legal="shared_store, shared_load, or a layout that the reshape keeps in place",
                 )
         elif op.name.startswith("reduce_") and op.attrs.get("parts", 1) == 1:
             layout, axis = op.operands[0].tile.layout, op.attrs["axis"]

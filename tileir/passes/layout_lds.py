@@ -13,7 +13,7 @@ together makes the accesses as narrow, and is taken if it costs fewer LDS clocks
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tileir.ir.core import Kernel, Op, Value
 from tileir.ir.diagnostics import error
@@ -49,6 +49,12 @@ def as_matrix(layout: Layout, matrix: tuple[int, int]) -> Layout | None:
         return layout if layout.shape == matrix else layout.reshape(matrix)
     except LayoutError:
         return None
+
+
+def over_buffer(layout: Layout, shared: SharedType) -> Layout:
+    """The register layout of a tile over its LDS buffer: as a matrix if it can be seen so, which makes addresses linear in
+    bits, else as it is, with the dimensions but the last as rows."""
+    return as_matrix(layout, shared.matrix) or layout
 
 
 def access_bytes(t: TileType, shared: SharedLayout | None = None) -> int:
@@ -88,10 +94,7 @@ class _Use:
 
 
 def uses_of(buffer: Value, users: list[tuple[Op, int]]) -> tuple[tuple[_Use, ...], int | None]:
-    """All register accesses of a buffer, and the bytes per lane of the direct copies into it (None if there are none).
-
-    Raises CompileError for a tile that cannot be seen as the matrix of the buffer.
-    """
+    """All register accesses of a buffer, and the bytes per lane of the direct copies into it (None if there are none)."""
     shared = buffer.type
     assert isinstance(shared, SharedType)
     found: list[_Use] = []
@@ -111,14 +114,7 @@ def uses_of(buffer: Value, users: list[tuple[Op, int]]) -> tuple[tuple[_Use, ...
             found.append(_Use("transposed", 8, source, op.loc.line))
             continue
         assert t.layout is not None
-        layout = as_matrix(t.layout, shared.matrix)
-        if layout is None:
-            raise error(
-                "E0802",
-                f"a tile of {list(t.shape)} in this layout cannot pass through LDS as rows of {shared.matrix[1]}",
-                op.loc,
-                legal="inner dimensions that are powers of two",
-            )
+        layout = over_buffer(t.layout, shared)
         width = access_bytes(TileType(t.elem, layout.shape, layout))
         direction = "read" if op.name == "shared_load" else "write"
         found.append(_Use(direction, width, layout, op.loc.line))
@@ -190,6 +186,10 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
         assert isinstance(shared, SharedType)
         if shared.layout is not None:
             continue
+        readers = [user for user, _ in users.get(op.result, []) if user.name == "shared_load"]
+        if any(user.result.tile.shape != shared.shape for user in readers):  # read under another shape: keep the order
+            chosen[op.result] = replace(shared, layout=SharedLayout.from_spec(shared.matrix, shared.elem.bits))
+            continue
         found, direct = uses_of(op.result, users.get(op.result, []))
         key = (shared.matrix, shared.elem.bits, found, direct)
         try:
@@ -204,9 +204,9 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
             ctx.log.remark("R0801", f"LDS accesses of %{op.result.name} conflict: {proof.summary()}", op.loc)
         chosen[op.result] = SharedType(shared.elem, shared.shape, layout)
     for op in kernel.walk():
-        if op.name == "shared_load":
-            buffer = op.operands[0].type
-            assert isinstance(buffer, SharedType)
+        if op.name == "shared_load" and isinstance(buffer := op.operands[0].type, SharedType):
+            if op.result.tile.shape != buffer.shape:
+                continue
             _note_narrow(op, chosen.get(op.operands[0], buffer), users, ctx)
 
     def rule(rw: Rewriter, op: Op) -> bool:

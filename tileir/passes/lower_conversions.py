@@ -21,9 +21,10 @@ from __future__ import annotations
 
 from tileir.ir.core import Kernel, Op, Value
 from tileir.ir.diagnostics import error
+from tileir.ir.ops.shape import reshapes_in_place
 from tileir.ir.registry import get
 from tileir.ir.rewriter import Rewriter, rewrite
-from tileir.ir.types import I1, I8, SharedType, TileType
+from tileir.ir.types import F32, I1, I8, SharedType, TileType
 from tileir.layout import Layout
 from tileir.layout.conversion import conversion
 from tileir.passes.base import Context, Pass
@@ -45,7 +46,7 @@ def crosses_waves(op: Op) -> bool:
 
 
 def exchange(rw: Rewriter, x: Value, layout: Layout, names: list[str]) -> Value:
-    """`x` in another layout, through an LDS buffer."""
+    """`x` in another layout (and, row-major, of its shape), through an LDS buffer."""
     t = x.tile
     if t.elem.is_bool:
         wide = rw.value("convert", [x], {"elem": I8}, hint=x.name)
@@ -53,7 +54,7 @@ def exchange(rw: Rewriter, x: Value, layout: Layout, names: list[str]) -> Value:
         return rw.value("convert", [back], {"elem": I1}, names=names, hint=x.name)
     buffer = rw.value("shared_alloc", types=[SharedType(t.elem, t.shape)], hint="exchange")
     rw.op("shared_store", [x, buffer])
-    return rw.value("shared_load", [buffer], types=[t.with_layout(layout)], names=names, hint=x.name)
+    return rw.value("shared_load", [buffer], types=[TileType(t.elem, layout.shape, layout)], names=names, hint=x.name)
 
 
 def _reduce(rw: Rewriter, op: Op) -> None:
@@ -61,6 +62,10 @@ def _reduce(rw: Rewriter, op: Op) -> None:
     layout = x.tile.layout
     axis = op.attrs["axis"]
     assert layout is not None and isinstance(axis, int)
+    elem = x.tile.elem
+    widened = elem.is_float and elem.bits < 32 and op.name in ("reduce_add", "reduce_mul")
+    if widened:  # parts in a narrow type would be rounded once more
+        x = rw.value("convert", [x], {"elem": F32}, hint=x.name)
     along = sorted(v[axis] for v in layout.wave if v[axis])
     inner, parts = along[0], 1 << len(along)
     mixed = any(v[axis] and any(c for d, c in enumerate(v) if d != axis) for v in layout.wave)
@@ -85,11 +90,16 @@ def _reduce(rw: Rewriter, op: Op) -> None:
     attrs = {**op.attrs, "parts": parts, "inner": inner}
     part = rw.value(op.name, [x], attrs, types=[TileType(x.tile.elem, shape, partial)], hint="part")
     parts_value = exchange(rw, part, whole, [])
-    rw.replace(op, [rw.value(op.name, [parts_value], op.attrs, names=[op.result.name])])
+    name = op.result.name
+    total = rw.value(op.name, [parts_value], op.attrs, names=[] if widened else [name], hint=name)
+    rw.replace(op, [rw.value("convert", [total], {"elem": elem}, names=[name]) if widened else total])
 
 
 def _rule(rw: Rewriter, op: Op) -> bool:
-    if op.name == "convert_layout" and moves_data(op):
+    moves = op.name == "convert_layout" and moves_data(op)
+    if op.name == "reshape" and op.operands[0].tile.rank and op.result.tile.rank:
+        moves = not reshapes_in_place(op.operands[0].tile, op.result.tile)
+    if moves:
         layout = op.result.tile.layout
         assert layout is not None
         rw.replace(op, [exchange(rw, rw.use(op.operands[0]), layout, [op.result.name])])

@@ -10,7 +10,20 @@ import numpy as np
 from tileir.ir.ops import numeric
 from tileir.ir.ops.common import check_axis
 from tileir.ir.registry import AttrSpec, Check, OpDef, declare
-from tileir.ir.types import F64, TileType, Type
+from tileir.ir.types import F64, Elem, TileType, Type
+
+
+def neutral(name: str, elem: Elem) -> int | float:
+    """The value that does not change the reduction: also what a part without elements is. Maxima ignore NaN, so it is their
+    neutral element for floats; sums of zeros keep their sign, so theirs is -0."""
+    if name == "reduce_add":
+        return -0.0 if elem.is_float else 0
+    if name == "reduce_mul":
+        return 1
+    if elem.is_float:
+        return float("nan")
+    low = -(1 << (elem.bits - 1))
+    return low if name == "reduce_max" else -low - 1
 
 
 def _reduce(c: Check) -> Sequence[Type]:
@@ -24,13 +37,8 @@ def _reduce(c: Check) -> Sequence[Type]:
     if parts == 1:
         shape = tuple(1 if d == axis else n for d, n in enumerate(t.shape))
         return [TileType(t.elem, shape, t.layout.reduce(axis) if t.layout is not None else None)]
-    if parts < 1 or inner < 1 or t.shape[axis] % (parts * inner):
-        c.fail(
-            "E0331",
-            f"{parts} parts of runs of {inner} do not divide an axis of {t.shape[axis]}",
-            0,
-            legal="parts · inner dividing the size of the axis",
-        )
+    if parts < 1 or inner < 1:
+        c.fail("E0331", f"{parts} parts of runs of {inner} elements", 0, legal="parts and inner of at least 1")
     shape = tuple(parts if d == axis else n for d, n in enumerate(t.shape))
     want = c.wanted()
     layout = want.layout if isinstance(want, TileType) else None
@@ -56,8 +64,10 @@ def _value(f: Callable[[Any, int], Any], *, wide: bool) -> Any:
         if parts == 1:
             out = f(x, axis)
         else:
-            n = x.shape[axis]
-            split = (*x.shape[:axis], n // (parts * inner), parts, inner, *x.shape[axis + 1 :])
+            missing = -x.shape[axis] % (parts * inner)
+            rest = np.full((*x.shape[:axis], missing, *x.shape[axis + 1 :]), neutral(op.name, elem), x.dtype)
+            x = np.concatenate([x, rest], axis=axis)
+            split = (*x.shape[:axis], x.shape[axis] // (parts * inner), parts, inner, *x.shape[axis + 1 :])
             out = f(f(x.reshape(split), axis).take(0, axis), axis + 1).take(0, axis + 1)
         return numeric.convert_array(out, F64, elem) if wide and elem.is_float else out
 
@@ -105,7 +115,7 @@ for _name, _summary, _semantics in (
     declare(
         OpDef(
             _name,
-            f"{_summary} With `parts` = p and `inner` = n, element j of the axis counts to part (j / n) mod p.",
+            f"{_summary} With `parts` = p and `inner` = n, element j of the axis counts to part (j / n) mod p; a part without elements is the neutral value.",
             ("x",),
             _reduce,
             attrs=(

@@ -62,13 +62,28 @@ def _reshape(c: Check) -> Sequence[Type]:
             0,
             legal=f"{t.size} elements in all",
         )
-    layout = None
-    if t.layout is not None and shape:
+    layout = wanted_layout(c, shape)
+    if t.layout is not None and shape and layout is None:
         try:
             layout = t.layout.reshape(shape)
         except LayoutError as e:
-            c.fail("E0329", f"this layout cannot be reshaped without moving data: {e}", 0, legal="convert_layout first")
+            c.fail(
+                "E0329",
+                f"this layout cannot be reshaped without moving data: {e}",
+                0,
+                legal="write the result type with the layout to move to",
+            )
     return [TileType(t.elem, shape, layout)]
+
+
+def reshapes_in_place(source: TileType, result: TileType) -> bool:
+    """Whether a reshape leaves every element in its register."""
+    if source.layout is None or result.layout is None:
+        return True
+    try:
+        return source.layout.reshape(result.shape) == result.layout
+    except LayoutError:
+        return False
 
 
 declare(

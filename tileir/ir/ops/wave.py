@@ -46,14 +46,26 @@ def _buffer(c: Check, i: int) -> SharedType:
 
 
 def _shared_load(c: Check) -> Sequence[Type]:
-    t = _buffer(c, 0)
-    return [TileType(t.elem, t.shape, wanted_layout(c, t.shape))]
+    t, want = _buffer(c, 0), c.wanted()
+    shape = want.shape if isinstance(want, TileType) else t.shape
+    if shape != t.shape:
+        if c.name != "shared_load" or (t.layout is not None and t.layout.kind != "rows"):
+            c.fail(
+                "E0341",
+                f"a tile of {list(shape)} is not read from {t}",
+                0,
+                legal="equal shapes, or a buffer laid out as rows",
+            )
+        if TileType(t.elem, shape).size != TileType(t.elem, t.shape).size:
+            c.fail("E0341", f"a tile of {list(shape)} has not as many elements as {t}", 0, legal="as many elements")
+    return [TileType(t.elem, shape, wanted_layout(c, shape))]
 
 
 declare(
     OpDef(
         "shared_load",
-        "Reads a whole LDS buffer into registers, in the layout of the result type.",
+        "Reads a whole LDS buffer into registers, in the layout of the result type; a result of another shape takes the elements in "
+        "row-major order.",
         ("buffer",),
         _shared_load,
         level="wave",

@@ -200,7 +200,9 @@ def _stats(code: CodeObject, name: str, timings: dict[str, float], size: int) ->
 
 def _check_contract(compiled: Compiled, kernel: Kernel, options: Options, log: Log) -> None:
     """Compares the code with the text it was made from: every deviation is a warning, and recorded in the stats."""
-    from tileir.lowering.amdgpu.contract import check  # not at the top: it loads the decoder, which resuming never needs
+    from tileir.lowering.amdgpu.contract import (
+        check,  # not at the top: it loads the decoder, which resuming never needs
+    )
 
     compiled.stats["spills_allowed"] = options.allow_spills
     deviations = [d for d in check(compiled.hsaco, kernel) if d.code != "W0902" or not options.allow_spills]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from tileir.ir.core import Op
+from tileir.ir.core import Op, Value
 from tileir.ir.diagnostics import error
 from tileir.layout.mma import mma_plan
+from tileir.lowering.amdgpu.emit.coords import masks
+from tileir.lowering.amdgpu.emit.shared import hole_test
 from tileir.lowering.amdgpu.emit.state import State
 from tileir.lowering.amdgpu.emit.tiles import Tile
 from tileir.lowering.amdgpu.emit.writer import scalar_type, vector_type
@@ -40,8 +42,8 @@ def mma(s: State, op: Op) -> None:
     swapped = bool(op.attrs.get("swapped", False))
     assert a.layout is not None and b.layout is not None and c.layout is not None
     plan = mma_plan(a.layout, b.layout, c.layout, instr=(m, n, k), operand_bits=a.elem.bits, swapped=swapped)
-    a_pieces = s.tile(op.operands[0]).get(w, plan.a_registers)
-    b_pieces = s.tile(op.operands[1]).get(w, plan.b_registers)
+    a_pieces = _operand(s, op.operands[0], plan.a_registers, 1)
+    b_pieces = _operand(s, op.operands[1], plan.b_registers, 0)
     acc_type = vector_type(scalar_type(c.elem), plan.c_registers)
     if len(op.operands) == 3:
         acc = list(s.tile(op.operands[2]).get(w, plan.c_registers))
@@ -58,6 +60,29 @@ def mma(s: State, op: Op) -> None:
             x, y = y, x
         acc[i] = w.op(f"amdgpu.mfma {m}x{n}x{k} {x[0]} * {y[0]} + {acc[i]} blgp = none : {x[1]}, {y[1]}, {acc_type}")
     s.values[op.result] = Tile(c, plan.c_registers, acc)
+
+
+def _operand(s: State, v: Value, n: int, k_axis: int) -> list[str]:
+    """Pieces of an operand. Where k does not fill the last instruction, what lies beyond it must be zero: it takes part in
+    the products. Tiles read from LDS are zero there already."""
+    tile, layout = s.tile(v), v.tile.layout
+    assert layout is not None
+    if not masks(layout, k_axis) or _from_lds(v):
+        return tile.get(s.w, n)
+    element, zero = scalar_type(v.tile.elem), s.splat_literal(0, v.tile.elem, 1)
+    scalars = list(tile.scalars(s.w))
+    for r, value in enumerate(scalars):
+        inside = hole_test(s, layout, r)
+        if inside:
+            scalars[r] = s.w.select(inside, value, zero, element)
+    return [s.w.pack(scalars[i : i + n], element) for i in range(0, len(scalars), n)]
+
+
+def _from_lds(v: Value) -> bool:
+    owner = v.owner
+    while owner is not None and owner.name == "transpose":
+        owner = owner.operands[0].owner
+    return owner is not None and owner.name in ("shared_load", "shared_load_transposed")
 
 
 def _operand_type(elem: str, n: int) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tileir.ir.core import Op
+from tileir.ir.ops.reduce import neutral
 from tileir.ir.types import F32, Elem
 from tileir.lowering.amdgpu.emit.coords import lane
 from tileir.lowering.amdgpu.emit.elementwise import Pieces
@@ -19,18 +20,6 @@ from tileir.lowering.amdgpu.emit.writer import scalar_type
 _SWIZZLE_AND = 0x1F
 _SWIZZLE_XOR_SHIFT = 10
 _SWIZZLE_LANES = 32
-
-
-def neutral(name: str, elem: Elem) -> int | float:
-    """The value that does not change the reduction. Maxima ignore NaN, so it is their neutral element for floats."""
-    if name == "reduce_add":
-        return 0
-    if name == "reduce_mul":
-        return 1
-    if elem.is_float:
-        return float("nan")
-    low = -(1 << (elem.bits - 1))
-    return low if name == "reduce_max" else -low - 1
 
 
 def reduce(s: State, op: Op) -> None:

@@ -21,7 +21,7 @@ from tileir.lowering.amdgpu.emit.coords import (
 from tileir.lowering.amdgpu.emit.state import State
 from tileir.lowering.amdgpu.emit.tiles import Tile
 from tileir.lowering.amdgpu.emit.writer import scalar_type, vector_type
-from tileir.passes.layout_lds import access_bytes, as_matrix
+from tileir.passes.layout_lds import access_bytes, over_buffer
 from tileir.passes.transposing_reads import addressed_layout
 
 POINTER = "!llvm.ptr<3>"
@@ -58,11 +58,11 @@ def _offset(s: State, pointer: str, constant: int) -> str:
 
 
 def addresses(s: State, buffer: Value, layout: Layout, registers: list[int]) -> list[str]:
-    """LDS address of the element in each of the registers (a layout over the buffer seen as a matrix)."""
+    """LDS address of the element in each of the registers (a layout of `over_buffer`)."""
     t = buffer.type
     assert isinstance(t, SharedType)
     shared = buffer_layout(t)
-    if shared.kind in ("rows", "swizzle", "xor") and _is_power_of_two(shared.row_bytes):
+    if layout.rank == 2 and shared.kind in ("rows", "swizzle", "xor") and _is_power_of_two(shared.row_bytes):
         return [_xor_address(s, buffer, shared, layout, r) for r in registers]
     return [_added_address(s, buffer, shared, layout, r) for r in registers]
 
@@ -111,7 +111,7 @@ def _xor_address(s: State, buffer: Value, shared: SharedLayout, layout: Layout, 
 def _added_address(s: State, buffer: Value, shared: SharedLayout, layout: Layout, r: int) -> str:
     """Padded rows: offset = row · pitch + column bytes, the register's part added."""
     w = s.w
-    row, col = (coordinate(w, layout, r, d) for d in range(2))
+    row, col = _matrix_place(s, layout, r)
     size = shared.elem_bits // 8
     if shared.kind in ("rows", "padded"):
         pitch = shared.args[0] if shared.kind == "padded" else shared.row_bytes
@@ -126,6 +126,20 @@ def _added_address(s: State, buffer: Value, shared: SharedLayout, layout: Layout
         "add", w.mul(w.add(row.base, row.offset), shared.row_bytes), w.mul(w.add(col.base, col.offset), size)
     )
     return _image_address(s, buffer, shared, image)
+
+
+def _matrix_place(s: State, layout: Layout, r: int) -> tuple[Coordinate, Coordinate]:
+    """Row and column of the element in a register; all dimensions but the last count as rows."""
+    w = s.w
+    *outer, col = (coordinate(w, layout, r, d) for d in range(layout.rank))
+    row = outer[0] if outer else Coordinate(w.const(0), 0)
+    for size, c in zip(layout.shape[1:-1], outer[1:], strict=True):
+        base = w.hoist(
+            ("matrix row", row.base, size, c.base),
+            lambda row=row, size=size, c=c: w.binary("add", w.mul(row.base, size), c.base),
+        )
+        row = Coordinate(base, row.offset * size + c.offset)
+    return row, col
 
 
 def _image_address(s: State, buffer: Value, shared: SharedLayout, image: str) -> str:
@@ -146,18 +160,12 @@ def _image_address(s: State, buffer: Value, shared: SharedLayout, image: str) ->
     return w.op(f"llvm.getelementptr inbounds {base(s, buffer)}[{image}] : ({POINTER}, i32) -> {POINTER}, i8")
 
 
-def _matrix_layout(t: TileType, shared: SharedType) -> Layout:
-    assert t.layout is not None
-    layout = as_matrix(t.layout, shared.matrix)
-    assert layout is not None, "layout-lds checked that the tile can be seen as a matrix"
-    return layout
-
-
 def load(s: State, op: Op) -> None:
     w, t = s.w, op.result.tile
     shared = op.operands[0].type
     assert isinstance(shared, SharedType)
-    layout = _matrix_layout(t, shared)
+    assert t.layout is not None
+    layout = over_buffer(t.layout, shared)
     width = access_bytes(TileType(t.elem, layout.shape, layout), buffer_layout(shared))
     n = width // t.elem.bytes
     registers = list(range(0, layout.num_registers, n))
@@ -209,7 +217,8 @@ def store(s: State, op: Op) -> None:
     w, t = s.w, op.operands[0].tile
     shared = op.operands[1].type
     assert isinstance(shared, SharedType)
-    layout = _matrix_layout(t, shared)
+    assert t.layout is not None
+    layout = over_buffer(t.layout, shared)
     width = access_bytes(TileType(t.elem, layout.shape, layout), buffer_layout(shared))
     n = width // t.elem.bytes
     element = scalar_type(t.elem)
