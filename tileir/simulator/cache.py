@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import stat
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
 _DIGEST_BYTES = 32
+_VERSIONS_KEPT = 4
 
 
 def default_directory() -> Path:
@@ -27,12 +29,28 @@ def default_directory() -> Path:
 
 
 class ObjectCache:
-    """Maps keys (hexadecimal digests) to bytes in a private directory; a directory of ``None`` caches nothing."""
+    """Maps keys (hexadecimal digests) to bytes in a private directory; a directory of ``None`` caches nothing.
 
-    def __init__(self, directory: Path | None) -> None:
-        self.directory = directory
-        if directory is not None and not self._prepare(directory):
-            self.directory = None
+    Entries of one version of the generator share a subdirectory; the least recently used versions are removed.
+    """
+
+    def __init__(self, directory: Path | None, version: str) -> None:
+        self.directory: Path | None = None
+        if directory is None or not self._prepare(directory) or not self._prepare(directory / version):
+            return
+        self.directory = directory / version
+        try:
+            os.utime(self.directory)
+            self._prune(directory)
+        except OSError:
+            return
+
+    @staticmethod
+    def _prune(directory: Path) -> None:
+        versions = [entry for entry in directory.iterdir() if entry.is_dir() and len(entry.name) == 2 * _DIGEST_BYTES]
+        versions.sort(key=lambda entry: entry.stat().st_mtime, reverse=True)
+        for entry in versions[_VERSIONS_KEPT:]:
+            shutil.rmtree(entry, ignore_errors=True)
 
     @staticmethod
     def _prepare(directory: Path) -> bool:

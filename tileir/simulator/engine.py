@@ -29,10 +29,9 @@ def _generator_version() -> str:
 class Engine:
     """The op library of one process."""
 
-    def __init__(self, cache: ObjectCache) -> None:
+    def __init__(self, directory: Path | None) -> None:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
-        self._cache = cache
         self._cpu = llvm.get_host_cpu_name()
         self._features = llvm.get_host_cpu_features().flatten()
         self._machine = llvm.Target.from_default_triple().create_target_machine(
@@ -40,7 +39,7 @@ class Engine:
         )
         self._jit = llvm.create_mcjit_compiler(llvm.parse_assembly(""), self._machine)
         parts = [_generator_version(), llvmlite.__version__, repr(llvm.llvm_version_info), self._cpu, self._features]
-        self._version = digest(parts)
+        self._cache = ObjectCache(directory, digest(parts))
         self._addresses: dict[str, int] = {}
         self._fresh: dict[str, str] = {}
         self.compiled = 0
@@ -67,7 +66,7 @@ class Engine:
         return self._machine.emit_object(module)
 
     def _add(self, key: str, symbol: str, make: Callable[[str], str]) -> None:
-        name = digest([self._version, key])
+        name = digest([key])
         code = self._cache.get(name)
         if code is None:
             code = self._compile(make(symbol))
@@ -96,4 +95,4 @@ class Engine:
 @lru_cache(maxsize=1)
 def engine() -> Engine:
     """The engine of this process, created on first use."""
-    return Engine(ObjectCache(default_directory()))
+    return Engine(default_directory())
