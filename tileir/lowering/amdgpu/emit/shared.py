@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tileir.ir.core import Op, Value
 from tileir.ir.types import SharedType, TileType
 from tileir.layout import Layout
@@ -57,9 +59,11 @@ def _offset(s: State, pointer: str, constant: int) -> str:
     return s.w.op(f"llvm.getelementptr inbounds {pointer}[{constant}] : ({POINTER}) -> {POINTER}, i8")
 
 
-def addresses(s: State, buffer: Value, layout: Layout, registers: list[int]) -> list[str]:
-    """LDS address of the element in each of the registers (a layout of `over_buffer`)."""
-    t = buffer.type
+def addresses(
+    s: State, buffer: Value, layout: Layout, registers: list[int], view: SharedType | None = None
+) -> list[str]:
+    """LDS address of the element in each of the registers (a layout of `over_buffer`), the buffer seen as `view`."""
+    t = view or buffer.type
     assert isinstance(t, SharedType)
     shared = buffer_layout(t)
     if layout.rank == 2 and shared.kind in ("rows", "swizzle", "xor") and _is_power_of_two(shared.row_bytes):
@@ -165,13 +169,16 @@ def load(s: State, op: Op) -> None:
     shared = op.operands[0].type
     assert isinstance(shared, SharedType)
     assert t.layout is not None
+    if t.shape != shared.shape:  # the same bytes as rows of another shape
+        shared = replace(shared, shape=t.shape, layout=None)
+        shared = replace(shared, layout=SharedLayout.from_spec(shared.matrix, t.elem.bits))
     layout = over_buffer(t.layout, shared)
     width = access_bytes(TileType(t.elem, layout.shape, layout), buffer_layout(shared))
     n = width // t.elem.bytes
     registers = list(range(0, layout.num_registers, n))
     element = scalar_type(t.elem)
     pieces: list[str] = []
-    for r, address in zip(registers, addresses(s, op.operands[0], layout, registers), strict=True):
+    for r, address in zip(registers, addresses(s, op.operands[0], layout, registers, shared), strict=True):
         inside = hole_test(s, layout, r)
         if inside:
             address = w.select(inside, address, base(s, op.operands[0]), POINTER)
