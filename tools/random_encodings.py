@@ -56,7 +56,8 @@ def random_encoding(chip: str, format_name: str, opcode: int, entry: Entry, gene
         size = entry.size
         literal = generator.choice((*_LITERALS, generator.getrandbits(32)))
         if any(slot.literal and extract(word, slot.chunks) == LITERAL for slot in entry.slots) or entry.wide:
-            word = word & 0xFFFFFFFF | literal << 32
+            narrow = any(slot.register is not None and slot.register.type.bits == 16 for slot in entry.slots)
+            word = word & 0xFFFFFFFF | (literal & 0xFFFF if narrow else literal) << 32
             size += 4
         code = word.to_bytes(17, "little")[:size]
         try:

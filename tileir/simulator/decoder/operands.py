@@ -53,11 +53,14 @@ class ImmediateType:
 
     bits: width of integer constants. floats: format of the float constants ("16", "bf16", "32", "64").
     literal: what a 32-bit literal supplies: "low" (zero-extended), "signed" or "high" (upper half, lower half zero).
+    inlines_patterns: whether LLVM's assembler takes a literal with the bit pattern of an inline constant, such as 0x3c00,
+    for that constant; otherwise only a number from -16 to 64.
     """
 
     bits: int
     floats: str
     literal: str = "low"
+    inlines_patterns: bool = True
 
 
 IMMEDIATE_TYPES = {
@@ -67,7 +70,7 @@ IMMEDIATE_TYPES = {
     "b64": ImmediateType(64, "64", "low"),
     "f16": ImmediateType(16, "16"),
     "bf16": ImmediateType(16, "bf16"),
-    "i16": ImmediateType(16, "16"),
+    "i16": ImmediateType(16, "16", inlines_patterns=False),
     "pk16": ImmediateType(32, "16"),
     "pkbf16": ImmediateType(32, "bf16"),
 }

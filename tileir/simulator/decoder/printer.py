@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tileir.simulator.decoder.decode import find_entry
-from tileir.simulator.decoder.immediates import SLOTS, Symbols, bits_text, plain_text
+from tileir.simulator.decoder.immediates import SLOTS, Symbols, bits_text, plain_text, sign_extend
 from tileir.simulator.decoder.instruction import Instruction, Operand
 from tileir.simulator.decoder.operands import ImmediateType, immediate_text
 from tileir.simulator.decoder.table import BitsSuffix, FieldSuffix, OperandSlot, load
@@ -16,9 +16,10 @@ def literal_text(pattern: int, kind: ImmediateType) -> str:
 
 
 def _inlinable(pattern: int, kind: ImmediateType) -> bool:
-    mask = (1 << kind.bits) - 1
+    if not kind.inlines_patterns:
+        return -16 <= sign_extend(pattern, 32) <= 64
     try:
-        immediate_text(pattern & mask, kind)
+        immediate_text(pattern & (1 << kind.bits) - 1, kind)
     except KeyError:
         return False
     return True
