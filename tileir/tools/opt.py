@@ -103,6 +103,15 @@ def parser() -> argparse.ArgumentParser:
     check.add_argument(
         "--verify-diagnostics", action="store_true", help="check messages against '// error: …' comments of the input"
     )
+    check.add_argument(
+        "--explain-lds",
+        nargs="?",
+        const="short",
+        choices=("short", "full"),
+        metavar="full",
+        help="instead of code, say how every LDS buffer lies in the banks and what each access costs; '=full' prints the "
+        "proofs: the enumeration over lane groups and the rank argument",
+    )
     check.add_argument("--remarks", action="store_true", help="show remarks of the passes")
     code = p.add_argument_group("code generation")
     code.add_argument("--code-object-version", type=int, choices=(5, 6), default=5)
@@ -139,6 +148,8 @@ def _main(argv: Sequence[str]) -> int:
 
 def _check(args: argparse.Namespace) -> None:
     """Settles what to emit and rejects options that contradict each other."""
+    if args.explain_lds and (args.emit or args.stop_after or args.start_from in LATER_STAGES):
+        raise UsageError("--explain-lds reports on the final tile IR; leave --emit, --stop-after and later stages away")
     if args.emit is None:
         by_name = SUFFIXES.get(Path(args.output or "").suffix, "hsaco")
         args.emit = "tile" if args.stop_after or args.output in (None, "-") else by_name
@@ -179,13 +190,15 @@ def _compile(args: argparse.Namespace, text: str, name: str, log: Log) -> str | 
             allow_spills=args.allow_spills,
         )
         return _result(compiled, args)
-    if args.emit != "tile":
+    if args.emit != "tile" and not args.explain_lds:
         backend.start_early(text)
     from tileir.frontend import parse
 
     module = parse(text, name, args.parameters, kernel=args.kernel or None, log=log)
     if args.stop_after == "parse":
         return print_module(module, locations=args.locations)
+    if args.explain_lds:
+        return _explanation(args, module, log)
     if args.emit == "tile":
         return _passes(args, module, log)
     compiled = backend.compile_module(
@@ -210,8 +223,20 @@ def _stages(args: argparse.Namespace) -> tuple[str, ...]:
 
 def _passes(args: argparse.Namespace, module: Module, log: Log) -> str:
     """The kernel asked for, or all of them, after the passes."""
+    return print_module(Module([r.kernel for r in _results(args, module, log)]), locations=args.locations)
+
+
+def _explanation(args: argparse.Namespace, module: Module, log: Log) -> str:
+    """What `--explain-lds` prints."""
+    from tileir.passes.explain_lds import explain
+
+    found = [explain(r.kernel, r.context.target, full=args.explain_lds == "full") for r in _results(args, module, log)]
+    return "\n".join(found)
+
+
+def _results(args: argparse.Namespace, module: Module, log: Log) -> list[Result]:
     names = [args.kernel] if args.kernel or len(module.kernels) < 2 else [k.name for k in module.kernels]
-    results: list[Result] = [
+    return [
         run_pipeline(
             module,
             name,
@@ -225,7 +250,6 @@ def _passes(args: argparse.Namespace, module: Module, log: Log) -> str:
         )
         for name in names
     ]
-    return print_module(Module([r.kernel for r in results]), locations=args.locations)
 
 
 def _printer(args: argparse.Namespace) -> Any:
