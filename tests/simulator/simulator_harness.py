@@ -143,6 +143,9 @@ class Bench:
         self.ops = [lower(i, c) for i, c in zip(program, context, strict=True)]
         library = engine()
         self.records = Records(self.ops, addresses, library)
+        self.code_map = np.full(addresses[-1] // 4, -1, np.int32)
+        for i, address in enumerate(addresses):
+            self.code_map[(address - 0x1000) // 4] = i
         raw, wg = self.raw, self.workgroup
         table = self.memory.table()
         for offset, value in {
@@ -154,6 +157,8 @@ class Bench:
             state.WG_ALLOCATIONS: table.ctypes.data,
             state.WG_ALLOCATION_COUNT: len(table),
             state.WG_CODE_BASE: 0x1000,
+            state.WG_CODE_BYTES: addresses[-1] + 4 - 0x1000,
+            state.WG_CODE_MAP: self.code_map.ctypes.data,
             state.WG_RECORDS: self.records.first,
         }.items():
             struct.pack_into("<Q", wg, offset, value)

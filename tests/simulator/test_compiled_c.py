@@ -380,3 +380,20 @@ def test_exp_log_sin(chip: str) -> None:
     )[0]
     want = np.exp2(x.astype(float)) + np.log2(np.abs(x.astype(float)))
     assert np.allclose(got, want, rtol=3e-7, atol=3e-7)
+
+
+@both
+def test_dynamic_register_index(chip: str) -> None:
+    """A small array that LLVM keeps in registers: relative addressing through M0."""
+    source = """
+    KERNEL void k(GLOBAL i32 *out, GLOBAL i32 *in, int n, int m) {
+      int t = TID; i32 a[16];
+      for (int j = 0; j < 16; j++) a[j] = in[t * 16 + j] * 3;
+      a[n & 15] = 7;
+      out[t] = a[m & 15] + a[3]; }"""
+    x = RNG.integers(0, 1000, (64, 16)).astype(np.int32)
+    for n, m in ((0, 0), (3, 3), (5, 14), (15, 15)):
+        got = run(chip, source, [np.zeros(64, np.int32), x], (n, m))[0]
+        a = x * 3
+        a[:, n] = 7
+        assert np.array_equal(got, a[:, m] + a[:, 3])

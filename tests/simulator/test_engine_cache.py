@@ -26,7 +26,9 @@ print(library.compiled)
 
 def _run(directory: Path) -> int:
     environment = {**os.environ, "TILEIR_CACHE_DIR": str(directory)}
-    result = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True)
+    result = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True
+    )
     return int(result.stdout)
 
 

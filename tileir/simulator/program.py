@@ -32,7 +32,8 @@ class Program:
         self.problems: dict[int, str] = {}
         self._sweep()
         self._context_options = self._float_options()
-        ops = [self._lower(i) for i in range(len(self.instructions))]
+        indexing = self._indexing()
+        ops = [self._lower(i, indexing[i]) for i in range(len(self.instructions))]
         self._build(ops)
 
     # ---- decoding
@@ -79,7 +80,20 @@ class Program:
         changes = any(i and i.name.startswith("s_setreg") for i in self.instructions)
         return {"dynamic_mode": changes or not plain, "dx10_clamp": d.dx10_clamp, "ieee": d.ieee_mode}
 
-    def _lower(self, number: int) -> Op:
+    def _indexing(self) -> list[int]:
+        """For each instruction the operands that s_set_gpr_idx_on made relative to M0, in textual order; the ops
+        themselves check that the mode is really on."""
+        out: list[int] = []
+        current = 0
+        for inst in self.instructions:
+            out.append(current)
+            if inst and inst.name == "s_set_gpr_idx_on":
+                current = inst.operands[1].index & 15
+            elif inst and inst.name == "s_set_gpr_idx_off":
+                current = 0
+        return out
+
+    def _lower(self, number: int, indexing: int) -> Op:
         inst = self.instructions[number]
         if inst is None:
             return UNDECODABLE
@@ -88,7 +102,8 @@ class Program:
             self.problems[number] = problem
             return REGISTER_RANGE
         try:
-            op = lower(inst, Context(self.chip, self.base + self.addresses[number], **self._context_options))
+            address, vgprs = self.base + self.addresses[number], self.kernel.descriptor.accum_offset
+            op = lower(inst, Context(self.chip, address, indexing=indexing, vgprs=vgprs, **self._context_options))
             self._engine.prepare(op.key, op.make)
             return op
         except Unsupported as error:

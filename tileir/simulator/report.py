@@ -89,7 +89,10 @@ def fault(launch: _Launch, code: int, wave_number: int, workgroup: Dim3) -> Simu
         message = f"the bytes are no instruction of {program.chip}: {program.problems.get(number, '')}"
         notes.append(f"encoding {program.encodings[number].hex(' ')}")
     elif code == state.FAULT_INDEX:
-        message = program.problems.get(number, "")
+        index = wave.u32(state.M0) & 0xFF
+        message = program.problems.get(
+            number, f"register index {index} in M0 leads outside the registers of the kernel"
+        )
     elif code == state.FAULT_POISONED_REGISTER:
         register = wave.u32(state.FAULT_REGISTER)
         message = f"{register_name(register)} is used before the operation that writes it has been waited for"

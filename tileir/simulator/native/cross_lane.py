@@ -112,7 +112,81 @@ def _swap_registers(inst: Instruction, context: Context) -> Op:
     return _op(inst, "swap", make)
 
 
+GPR_INDEX_ENABLED = 1 << 27
+"""MODE bit of relative register addressing. [CDNA3 ISA, MODE]"""
+INDEX_SOURCE, INDEX_DESTINATION = 1, 8
+
+
+def _index_on(inst: Instruction, context: Context) -> Op:
+    """M0[7:0] = index, M0[15:12] = operands it applies to. [CDNA3 ISA, S_SET_GPR_IDX_ON]"""
+    kind = slot_of(inst.operands[0])[0]
+
+    def make(symbol: str) -> str:
+        b = Builder(symbol)
+        index = _scalar(b, 0, kind) & 0xFF
+        m0 = (b.load("i32", b.w, state.M0) & ~0xF0FF) | index | (b.slot(1, "i32") << 12)
+        b.store(m0, b.w, state.M0)
+        b.store(b.load("i32", b.w, state.MODE) | GPR_INDEX_ENABLED, b.w, state.MODE)
+        b.next()
+        return b.text()
+
+    slots = (slot_of(inst.operands[0])[1], inst.operands[1].index & 15)
+    return Op(f"gpridxon|{kind}", make, slots, checks_of(inst.operands[0]))
+
+
+def _index_off(inst: Instruction, context: Context) -> Op:
+    def make(symbol: str) -> str:
+        b = Builder(symbol)
+        b.store(b.load("i32", b.w, state.MODE) & ~GPR_INDEX_ENABLED, b.w, state.MODE)
+        b.next()
+        return b.text()
+
+    return Op("gpridxoff", make)
+
+
+def lower_indexed_move(inst: Instruction, context: Context) -> Op:
+    """v_mov_b32 with a source or destination relative to M0."""
+    if inst.name != "v_mov_b32" or inst.encoding in ("dpp", "sdwa") or context.indexing & ~9:
+        raise Unsupported(f"{inst.name} with registers relative to M0")
+    kinds = "".join(slot_of(o)[0] for o in inst.operands)
+    which, limit = context.indexing, context.vgprs
+
+    def make(symbol: str) -> str:
+        b = Builder(symbol)
+        with b.if_((b.load("i32", b.w, state.MODE) & GPR_INDEX_ENABLED).cmp("eq", 0)):
+            b.fault(state.FAULT_INDEX)
+        index = (b.load("i32", b.w, state.M0) & 0xFF).zext("i64")
+
+        def row(slot: int, bit: int) -> Value:
+            offset = b.slot(slot)
+            if which & bit:
+                number = ((offset - state.VGPR) >> 8) + index
+                with b.if_(number.cmp("uge", b.slot(2))):
+                    b.fault(state.FAULT_INDEX)
+                word = b.load("i64", b.ptr(b.w, (number >> 6) << 3), state.POISON, 8)
+                with b.if_(((word >> (number & 63)) & 1).cmp("ne", 0)):
+                    b.store(number.trunc("i32"), b.w, state.FAULT_REGISTER)
+                    b.fault(state.FAULT_POISONED_REGISTER)
+                offset = offset + (index << 8)
+            return b.ptr(b.w, offset)
+
+        target = row(0, INDEX_DESTINATION)
+        if kinds[1] == "v":
+            source = b.load("<64 x i32>", row(1, INDEX_SOURCE), 0, 64)
+        else:
+            source = b.splat(_scalar(b, 1, kinds[1]), 64)
+        live = b.exec_mask().bitcast("<64 x i1>")
+        b.store(live.select(source, b.load("<64 x i32>", target, 0, 64)), target, 0, 64)
+        b.next()
+        return b.text()
+
+    slots = (*(slot_of(o)[1] for o in inst.operands), limit)
+    return Op(f"movindexed|{kinds}|{which}", make, slots, checks_of(*inst.operands))
+
+
 OPS: dict[str, Lower] = {
+    "s_set_gpr_idx_on": _index_on,
+    "s_set_gpr_idx_off": _index_off,
     "v_readfirstlane_b32": _readfirstlane,
     "v_readlane_b32": _readlane,
     "v_writelane_b32": _writelane,

@@ -22,6 +22,8 @@ class Context:
 
     chip: ``gfx942`` or ``gfx950``. address: simulated address of the instruction. dynamic_mode: the float mode may
     differ from "all denormals, round to nearest even", so ops have to look at MODE. dx10_clamp: NaN clamps to zero.
+    indexing: operands of the instruction whose register number is relative to M0 (bit 0 source 0, bit 3 destination),
+    between s_set_gpr_idx_on and s_set_gpr_idx_off. vgprs: architectural vector registers of the kernel.
     """
 
     chip: str
@@ -29,6 +31,8 @@ class Context:
     dynamic_mode: bool = False
     dx10_clamp: bool = True
     ieee: bool = True
+    indexing: int = 0
+    vgprs: int = 256
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,8 @@ def fault_op(code: int) -> Op:
 
 def lower(inst: Instruction, context: Context) -> Op:
     """The native op of an instruction; raises :class:`Unsupported` when there is none."""
+    if context.indexing and inst.name.startswith("v_"):
+        return cross_lane.lower_indexed_move(inst, context)
     found = OPS.get(inst.name)
     if found is None:
         raise Unsupported(f"{inst.name} is not implemented")
