@@ -82,7 +82,7 @@ def source_flags(values: Sequence[int], texts: Sequence[str | None], sdwa: bool)
     by_value = dict(zip(values, texts, strict=True))
     if sdwa:
         by_value = {value & 255: text for value, text in by_value.items() if value & 256}
-    wanted = {"v": 256, "a": 768, "s": 0, "m": 124, "e": 126, "h": 253, "k": 129, "l": 255}
+    wanted = {"v": 256, "a": 768, "s": 0, "m": 124, "e": 126, "h": 235, "c": 253, "k": 129, "l": 255}
     flags = "".join(flag for flag, value in wanted.items() if by_value.get(value) is not None)
     if (by_value.get(768) or "").startswith("v"):
         flags = flags.replace("a", "x")
@@ -227,7 +227,7 @@ class Prober:
 
     def ask_kinds(self, probe: Probe, name: str, number: int, coded: str) -> None:
         """Drop the kinds of operands that LLVM's assembler refuses in this place."""
-        values = {"v": 256, "s": 0, "m": 124, "e": 126, "h": 253, "k": 129}
+        values = {"v": 256, "s": 0, "m": 124, "e": 126, "h": 235, "c": 253, "k": 129}
         parsed = coding(coded)
         asked = [flag for flag in parsed.flags if flag in values]
         scalar = 256 if parsed.kind == "sdwa" else 0

@@ -3,8 +3,8 @@
 A *coding* says how to read a field. The tables name codings by short strings, ``kind count . type : flags``::
 
     vgpr2            VGPR number, two dwords           avgpr4   the same, the top bit selects the accumulation file
-    src1.f16:vshkl   general source encoding: v VGPR, a AGPR, s SGPR and named registers, m m0, e exec, h hardware
-                     values (apertures, vccz, execz, scc), k inline constants, l literal, x the
+    src1.f16:vshkl   general source encoding: v VGPR, a AGPR, s SGPR and named registers, m m0, e exec, h apertures
+                     and pops_exiting_wave_id, c vccz, execz and scc, k inline constants, l literal, x the
                      accumulation bit belongs to another operand
     sdwa1:smek       VGPR number, or a scalar source where the top bit is set; sdwadst2: SGPR pair, else vcc
     sbase2, srsrc4   SGPR number in units of two or four
@@ -33,10 +33,8 @@ _HARDWARE = {
     237: "src_private_base",
     238: "src_private_limit",
     239: "src_pops_exiting_wave_id",
-    251: "src_vccz",
-    252: "src_execz",
-    253: "src_scc",
 }
+_CONDITIONS = {251: "src_vccz", 252: "src_execz", 253: "src_scc"}
 LITERAL = 255
 _FLOATS = ("0.5", "-0.5", "1.0", "-1.0", "2.0", "-2.0", "4.0", "-4.0")
 _INVERSE_2PI = {"16": 0x3118, "bf16": 0x3E22, "32": 0x3E22F983, "64": 0x3FC45F306DC9C882}
@@ -199,7 +197,8 @@ def _avgpr(count: int, immediate: ImmediateType, flags: str) -> Decoder:
 
 
 def _src(count: int, immediate: ImmediateType, flags: str) -> Decoder:
-    vgpr, agpr, scalar, hardware = "v" in flags, "a" in flags, "s" in flags, "h" in flags
+    vgpr, agpr, scalar = "v" in flags, "a" in flags, "s" in flags
+    named = {**(_HARDWARE if "h" in flags else {}), **(_CONDITIONS if "c" in flags else {})}
     constant, has_literal = "k" in flags, "l" in flags
     shift = 32 if immediate.literal == "high" else 0
     dwords = max(1, immediate.bits // 32)
@@ -214,8 +213,8 @@ def _src(count: int, immediate: ImmediateType, flags: str) -> Decoder:
         value &= 255
         if value < 128 and scalar:
             return scalar_register(value, count, flags)
-        if value in _HARDWARE and hardware:
-            return Operand("special", 0, count, _HARDWARE[value])
+        if value in named:
+            return Operand("special", 0, count, named[value])
         if value == LITERAL and has_literal:
             pattern = literal << shift
             if immediate.literal == "signed" and literal >> 31:
