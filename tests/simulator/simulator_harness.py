@@ -78,6 +78,7 @@ class Bench:
         self.scratch_bytes = scratch_bytes
         self.mode = 0xF0 | 1 << 8 | 1 << 9
         self.exec = FULL
+        self.ieee = True
 
     def row(self, operand: Operand, register: int = 0) -> NDArray[np.uint32]:
         """64 dwords of a register, writable."""
@@ -139,7 +140,7 @@ class Bench:
         """Executes and returns the status of the wave (1 = ended)."""
         program = [*instructions, end()]
         addresses = list(np.cumsum([0x1000, *(i.size for i in program)])[:-1].tolist())
-        context = [Context(self.chip, address, dynamic_mode=self.dynamic) for address in addresses]
+        context = [Context(self.chip, address, dynamic_mode=self.dynamic, ieee=self.ieee) for address in addresses]
         self.ops = [lower(i, c) for i, c in zip(program, context, strict=True)]
         library = engine()
         self.records = Records(self.ops, addresses, library)

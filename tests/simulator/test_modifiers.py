@@ -41,7 +41,9 @@ def test_negation_and_absolute_value() -> None:
 
 
 def test_output_modifiers() -> None:
-    b = Bench()
+    """omod works only with denormal results and IEEE mode off; clamp always."""
+    b = Bench(dynamic=True)
+    b.mode = 0xD0 | 1 << 8
     x = floats(0.25, -3.0, 7.0, np.nan, np.inf, 1.0)
     b.set(v(1), x)
     b.set(v(2), floats(0.0))
@@ -52,6 +54,34 @@ def test_output_modifiers() -> None:
     assert np.array_equal(b.get(v(3), np.float32), np.clip(np.nan_to_num(x, nan=0.0, posinf=9.0), 0, 1))
     run(b, "v_add_f32", v(3), v(1), v(2), clamp=1, omod=2)
     assert np.array_equal(b.get(v(3), np.float32), np.clip(np.nan_to_num(4 * x, nan=0.0, posinf=9.0), 0, 1))
+    b.set(v(1), floats(-0.0))
+    b.set(v(2), floats(-0.0))
+    run(b, "v_add_f32", v(3), v(1), v(2), omod=1)
+    assert not np.signbit(b.get(v(3), np.float32)).any()
+    b.set(v(1), floats(3.0))
+    for mode in (0xF0 | 1 << 8, 0xD0 | 1 << 9):
+        b.mode = mode
+        run(b, "v_add_f32", v(3), v(1), v(2), omod=1)
+        assert (b.get(v(3), np.float32) == 3.0).all()
+    plain = Bench()
+    plain.set(v(1), floats(3.0))
+    plain.set(v(2), floats(0.0))
+    run(plain, "v_add_f32", v(3), v(1), v(2), omod=1)
+    assert (plain.get(v(3), np.float32) == 3.0).all()
+
+
+def test_minimum_without_ieee_mode() -> None:
+    """A signalling NaN wins in IEEE mode and loses like any other without it."""
+    b = Bench()
+    b.row(v(1))[:] = 0x7FA00001
+    b.set(v(2), floats(2.0))
+    for name in ("v_min_f32", "v_max_f32"):
+        b.ieee = True
+        run(b, name, v(3), v(1), v(2))
+        assert (b.row(v(3)) == 0x7FE00001).all()
+        b.ieee = False
+        run(b, name, v(3), v(1), v(2))
+        assert (b.get(v(3), np.float32) == 2.0).all()
 
 
 @pytest.mark.parametrize("name", sorted(SATURATING))

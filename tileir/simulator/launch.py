@@ -227,7 +227,7 @@ class _Launch:
         size = d.private_segment_fixed_size
         self.waves = _aligned(self.wave_count * state.WAVE_BYTES).reshape(self.wave_count, state.WAVE_BYTES)
         self.workgroup = _aligned(state.WG_BYTES)
-        self.lds = _aligned(max(self.lds_bytes, 4) + 64)
+        self.lds = _aligned(-(-max(self.lds_bytes, 1) // 4) * 4 + 64)  # whole dwords
         self.poison = np.zeros(self.lds_bytes // 4 + 64, np.uint8)
         self.scratch = reserve(self.wave_count * 64 * size)
         # Compilers load arguments in pieces of up to 16 bytes, which may reach past the last one; the segment that a

@@ -182,6 +182,8 @@ class Builder:
         self._declares: dict[str, None] = {}
         self._n = 0
         self.terminated = False
+        self.ieee = True
+        """The IEEE mode of the kernel, for the ops whose treatment of signalling NaNs depends on it."""
         self.w = Value(self, "%w", "ptr")
         self.r = Value(self, "%r", "ptr")
 

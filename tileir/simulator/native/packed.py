@@ -101,6 +101,7 @@ def _lower(inst: Instruction, context: Context) -> Op:
 
     def make(symbol: str) -> str:
         b = Builder(symbol)
+        b.ieee = context.ieee
         sources = _Sources(b, operands, element, 1)
         write = b.exec_mask()
         keep_in: Value | None = None
@@ -150,6 +151,7 @@ def _lower(inst: Instruction, context: Context) -> Op:
 
     tail = ("|clamp" if context.dx10_clamp else "|clampn") if clamp else ""
     tail += "|mode" if dynamic else ""
+    tail += "|ieee0" if not context.ieee and not integer else ""
     key = f"{inst.name}|{kinds}|{op_sel}.{op_sel_hi}.{neg_lo}.{neg_hi}{tail}"
     return Op(key, make, tuple(slot_of(o)[1] for o in inst.operands), checks_of(*inst.operands))
 

@@ -143,8 +143,10 @@ class Frame:
             parts.append("hi")
         if self.clamp:
             parts.append("clamp" if context.dx10_clamp else "clampn")
-        if self.omod:
+        if self.omod and context.dynamic_mode:
             parts.append(f"omod{self.omod}")
+        if not context.ieee and ("_min" in self.inst.name or "_max" in self.inst.name or "_med3" in self.inst.name):
+            parts.append("ieee0")
         if self.sdwa:
             parts.append(f"sdwa{self.dst_sel}{self.dst_unused}")
         if self.dpp:
@@ -164,6 +166,7 @@ class Frame:
     # ---- emission
     def make(self, symbol: str) -> str:
         b = Builder(symbol)
+        b.ieee = self.context.ieee
         signature = self.signature
         n_results = len(self.results)
         write = b.exec_mask()
@@ -284,8 +287,8 @@ class Frame:
     def _finish(self, b: Builder, value: Value, ty: str, keep: dict[str, Value | None]) -> Value:
         if not ty.startswith("f"):
             return value
-        if self.omod:
-            value = value * {1: 2.0, 2: 4.0, 3: 0.5}[self.omod]
+        if self.omod and self.context.dynamic_mode:
+            value = self._output_modifier(b, value, ty)
         if self.clamp:
             nan = value.cmp("uno", value)
             zero, one = b.const(value.ty, 0.0), b.const(value.ty, 1.0)
@@ -295,6 +298,15 @@ class Frame:
         if ty in keep:
             value = flush_denormals(b, value, ty, keep[ty])
         return value
+
+    def _output_modifier(self, b: Builder, value: Value, ty: str) -> Value:
+        """Multiplies by 2, 4 or 1/2; -0 becomes +0. Ignored while denormal results or IEEE mode are on.
+        [CDNA3 ISA, "Output Modifiers"]"""
+        mode = b.load("i32", b.w, state.MODE)
+        off = (mode & ((1 << 9) | (1 << (5 if ty == "f32" else 7)))).cmp("ne", 0)
+        scaled = value * {1: 2.0, 2: 4.0, 3: 0.5}[self.omod]
+        scaled = scaled.cmp("oeq", 0.0).select(b.const(value.ty, 0.0), scaled)
+        return b.splat(off).select(value, scaled)
 
     def _store(self, b: Builder, i: int, ty: str, value: Value, chunk: Value, write: Value) -> None:
         at = b.ptr(b.row(i), chunk * (4 * LANES))

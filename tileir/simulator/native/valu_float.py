@@ -32,11 +32,14 @@ def is_signalling(x: Value) -> Value:
 
 
 def _extreme(b: Builder, x: Value, y: Value, largest: bool) -> Value:
-    """IEEE-754-2008 minNum/maxNum: a quiet NaN loses, a signalling NaN wins and is quieted, -0 < +0."""
+    """IEEE-754-2008 minNum/maxNum: a quiet NaN loses, a signalling NaN wins and is quieted, -0 < +0. With IEEE mode off
+    every NaN loses. [CDNA3 ISA, V_MIN_F32]"""
     predicate = "ogt" if largest else "olt"
     same = (raw(x) & raw(y)) if largest else (raw(x) | raw(y))
     ordered = x.cmp(predicate, y).select(x, y.cmp(predicate, x).select(y, same.bitcast(x.ty)))
     out = is_nan(x).select(is_nan(y).select(quiet(x), y), is_nan(y).select(x, ordered))
+    if not b.ieee:
+        return out
     return is_signalling(x).select(quiet(x), is_signalling(y).select(quiet(y), out))
 
 
