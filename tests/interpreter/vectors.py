@@ -307,6 +307,7 @@ VECTORS: dict[str, list[Case]] = {
         # elements j with (j / 2) mod 2 = 0 are 0 1 4 5, the others 2 3 6 7
         case([a("i32", 0, 1, 2, 3, 4, 5, 6, 7)], a("i32", 10, 18), axis=0, parts=2, inner=2),
         case([a("i32", 0, 1, 2, 3, 4, 5, 6, 7)], a("i32", 12, 16), axis=0, parts=2, inner=1),
+        case([a("i32", 1, 2, 3)], a("i32", 3, 3, 0), axis=0, parts=3, inner=2),
     ],
     "reduce_max": [
         case([np.array([[1, NAN, 3], [NAN, NAN, NAN]], np.float32)], np.array([[3], [NAN]], np.float32), axis=1),

@@ -202,13 +202,13 @@ class Types:
         name, args = node.children
         numbers = [self.integer(a, "a parameter of a layout") for a in (args.children if args is not None else [])]
         try:
-            return SharedLayout.from_spec(shape[-2:], elem.bits, name.text, numbers)
+            return SharedLayout.from_spec(SharedType(elem, shape).matrix, elem.bits, name.text, numbers)
         except LayoutError as e:
             self.scope.fail(
                 "E0351",
                 f"no LDS layout: {e}",
                 node,
-                legal="rows, padded(interval, bytes) or swizzle(bits, base, shift)",
+                legal="rows, padded(pitch), slabs(bytes, pitch), swizzle(bits, base, shift) or xor(bit, mask, …)",
             )
 
     # -- attribute values --------------------------------------------------------------------------------------------

@@ -142,7 +142,8 @@ class Access:
 
     @classmethod
     def of_layout(cls, name: str, rule: BankRule, layout: Layout, elem_bits: int) -> Access:
-        """The accesses that move a tile between LDS and the registers of ``layout`` (rank 2, columns contiguous in LDS).
+        """The accesses that move a tile between LDS and the registers of ``layout``. The last dimension is that of the columns,
+        which are contiguous in LDS; the others, in row-major order, are the rows.
 
         Every run of ``rule.bytes_per_lane`` bytes of columns is one instruction. Lanes that hold only holes are taken as
         inactive; if they do access LDS, pass the layout of the padded tile.
@@ -151,17 +152,27 @@ class Access:
             LayoutError: the layout does not have runs of that length.
         """
         vector = rule.bytes_per_lane * 8 // elem_bits
-        if layout.rank != 2 or rule.bytes_per_lane * 8 % elem_bits or layout.contiguous(1) < vector:
+        last = layout.rank - 1
+        if last < 0 or rule.bytes_per_lane * 8 % elem_bits or layout.contiguous(last) < vector:
             raise LayoutError(
                 f"{name}: {rule.op} needs {vector} elements contiguous along columns in the lowest registers of {layout}"
             )
         table = layout.owner_table()[:, :, ::vector, :]
         hole = np.any(table >= np.array(layout.shape), axis=-1)
-        rows = np.where(hole, -1, table[..., 0]).transpose(0, 2, 1).reshape(-1, WAVE)
-        cols = np.where(hole, 0, table[..., 1]).transpose(0, 2, 1).reshape(-1, WAVE)
+        rows, cols = matrix_places(table, layout.shape)
+        rows = np.where(hole, -1, rows).transpose(0, 2, 1).reshape(-1, WAVE)
+        cols = np.where(hole, 0, cols).transpose(0, 2, 1).reshape(-1, WAVE)
         keys = {rows[i].tobytes() + cols[i].tobytes(): i for i in reversed(range(len(rows))) if rows[i].max() >= 0}
         distinct = sorted(keys.values())
         return cls(name, rule, rows[distinct], cols[distinct])
+
+
+def matrix_places(coordinates: IntArray, shape: Sequence[int]) -> tuple[IntArray, IntArray]:
+    """(row, column) of elements [..., rank] of a tile whose dimensions but the last are the rows of a matrix, row-major."""
+    rows = np.zeros(coordinates.shape[:-1], dtype=np.int64)
+    for d, size in enumerate(shape[:-1]):
+        rows = rows * size + coordinates[..., d]
+    return rows, coordinates[..., -1]
 
 
 # -- proofs --------------------------------------------------------------------------------------------------------

@@ -19,9 +19,9 @@ from tileir.ir.diagnostics import error
 from tileir.ir.rewriter import uses
 from tileir.ir.types import SharedType, TileType
 from tileir.layout import Layout, LayoutError
-from tileir.layout.banks import Access, AccessProof, Proof, prove
+from tileir.layout.banks import Access, AccessProof, Proof, matrix_places, prove
 from tileir.layout.linear import WAVE
-from tileir.passes.layout_lds import DIRECT_SUFFIX, TRANSPOSING_READ, access_bytes, as_matrix, lds_instruction
+from tileir.passes.layout_lds import DIRECT_SUFFIX, TRANSPOSING_READ, access_bytes, lds_instruction, over_buffer
 from tileir.passes.transposing_reads import addressed_layout
 from tileir.target import Target
 from tileir.target.model import LdsAccess
@@ -111,9 +111,7 @@ def _access(op: Op, shared: SharedType, threads: int, target: Target) -> Access:
         assert source is not None, "the op is only made where such a read exists"
         return Access.of_layout(name, target.lds_access(TRANSPOSING_READ), source, shared.elem.bits)
     assert t.layout is not None and shared.layout is not None
-    layout = as_matrix(t.layout, shared.matrix)
-    if layout is None:
-        raise LayoutError(f"a tile of {list(t.shape)} in this layout cannot be seen as rows of {shared.matrix[1]}")
+    layout = over_buffer(t.layout, shared)
     width = access_bytes(TileType(t.elem, layout.shape, layout), shared.layout)
     direction = "write" if op.name == "shared_store" else "read"
     return _with_holes(name, direction, width, layout, shared, target)
@@ -127,7 +125,8 @@ def _with_holes(name: str, direction: str, width: int, layout: Layout, shared: S
     hole = np.any(table >= np.array(layout.shape), axis=-1)
     if not hole.any() or direction == "write":
         return Access.of_layout(name, rule, layout, shared.elem.bits)
-    rows, cols = (np.where(hole, 0, table[..., d]).transpose(0, 2, 1).reshape(-1, WAVE) for d in range(2))
+    places = matrix_places(table, layout.shape)
+    rows, cols = (np.where(hole, 0, x).transpose(0, 2, 1).reshape(-1, WAVE) for x in places)
     return Access(name, rule, rows, cols)
 
 

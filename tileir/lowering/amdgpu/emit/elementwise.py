@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from tileir.ir.core import Op, Value
-from tileir.ir.types import F32, I1, Elem, TileType
+from tileir.ir.types import F32, F64, I1, I64, Elem, TileType
 from tileir.layout import Layout
 from tileir.lowering.amdgpu.emit.state import State
 from tileir.lowering.amdgpu.emit.tiles import Tile
@@ -163,6 +163,8 @@ class Pieces:
         e = self.elem
         if e.bits == 64 and name not in ("sqrt", "rsqrt", "rcp", "floor", "ceil", "round", "fma"):
             raise self.s.unsupported(f"'{name}' on f64", self.op.loc, "convert<f32>(…), or compute it from arithmetic")
+        if name == "fma" and e.bits == 16:
+            return self.narrow_fma(a)
         wide = e if e.bits == 64 else F32
         x = [self.convert(v, e, wide) for v in a]
         one = self.const(1.0, wide)
@@ -213,6 +215,32 @@ class Pieces:
         small = self.w.op(f'llvm.fcmp "olt" {size}, {self.const(0.1, F32)} : {t}')
         return self.intrinsic("copysign", self.select(small, near, ratio, F32), x, elem=F32)
 
+    def narrow_fma(self, a: list[str]) -> str:
+        """a·b + c of 16-bit floats with a single rounding: an instruction for f16. Products of bf16 are exact in f64; their
+        sum is rounded to odd there (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008), so that
+        the rounding to bf16 sees on which side of a tie it lies. The error of the sum is Knuth's TwoSum."""
+        if self.elem.name == "f16":
+            return self.intrinsic("fma", *a)
+        x, y, c = (self.cast("fpext", v, self.elem, F64) for v in a)
+
+        def exact(name: str, *args: str) -> str:
+            return self.plain(name, *args, elem=F64, flags=False)
+
+        p = exact("fmul", x, y)
+        total = exact("fadd", p, c)
+        other = exact("fsub", total, p)
+        error = exact("fadd", exact("fsub", p, exact("fsub", total, other)), exact("fsub", c, other))
+        inexact = self.w.op(f'llvm.fcmp "one" {error}, {self.const(0, F64)} : {self.type(F64)}')
+        bits, error_bits = (self.w.bitcast(v, self.type(F64), self.type(I64)) for v in (total, error))
+        low = self.plain("and", bits, self.const(1, I64), elem=I64)
+        even = self.w.op(f'llvm.icmp "eq" {low}, {self.const(0, I64)} : {self.type(I64)}')
+        signs = self.plain("xor", bits, error_bits, elem=I64)
+        grows = self.w.op(f'llvm.icmp "sge" {signs}, {self.const(0, I64)} : {self.type(I64)}')
+        step = self.select(grows, self.const(1, I64), self.const(-1, I64), I64)
+        moves = self.plain("and", inexact, even, elem=I1)
+        odd = self.select(moves, self.plain("add", bits, step, elem=I64), bits, I64)
+        return self.cast("fptrunc", self.w.bitcast(odd, self.type(I64), self.type(F64)), F64, self.elem)
+
     def convert(self, x: str, source: Elem, target: Elem) -> str:
         if source == target:
             return x
@@ -250,9 +278,16 @@ class Pieces:
         return self.w.op(f'llvm.call_intrinsic "llvm.fptosi.sat.{suffix}"({x}) : ({s}) -> {t}')
 
     def _int_to_half(self, x: str, source: Elem, target: Elem) -> str:
-        """Wide integers go to 16-bit floats through f64, which is exact for i32; LLVM rounds f64 to them correctly."""
-        from tileir.ir.types import F64
-
+        """Wide integers go to 16-bit floats through f64, which LLVM rounds to them correctly. Where f64 does not hold an i64,
+        the low bits only tell on which side of a tie it lies: bit 10 says whether any of bits 0 to 10 is set."""
+        if source.bits == 64:
+            low = self.plain("and", x, self.const(0x7FF, source), elem=source)
+            high = self.plain("and", x, self.const(-0x800, source), elem=source)
+            sticky = self.plain("or", high, self.const(0x400, source), elem=source)
+            size = self.plain("add", x, self.const(1 << 53, source), elem=source)  # in [0, 2^54] where f64 is exact
+            large = self.w.op(f'llvm.icmp "ugt" {size}, {self.const(1 << 54, source)} : {self.type(source)}')
+            some = self.w.op(f'llvm.icmp "ne" {low}, {self.const(0, source)} : {self.type(source)}')
+            x = self.select(self.plain("and", large, some, elem=I1), sticky, x, source)
         return self.cast("fptrunc", self.cast("sitofp", x, source, F64), F64, target)
 
 
