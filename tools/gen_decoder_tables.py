@@ -21,8 +21,9 @@ sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
 
 import decoder_golden  # noqa: E402
 import llvm_oracle  # noqa: E402
+from field_codings import SYMBOLS, GeneratorError  # noqa: E402
 from llvm_text import split_text  # noqa: E402
-from opcode_prober import SYMBOLS, GeneratorError, Prober  # noqa: E402
+from opcode_prober import Prober  # noqa: E402
 from opcode_spaces import OPCODES, Probe, find_bases, to_bytes  # noqa: E402
 
 from tileir.simulator.decoder.formats import FORMATS  # noqa: E402

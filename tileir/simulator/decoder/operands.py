@@ -202,6 +202,7 @@ def _src(count: int, immediate: ImmediateType, flags: str) -> Decoder:
     constant, has_literal = "k" in flags, "l" in flags
     shift = 32 if immediate.literal == "high" else 0
     dwords = max(1, immediate.bits // 32)
+    constant_dwords = 2 if count == 2 else dwords  # every element of a longer tuple reads the same constant
 
     def decode(value: int, literal: int) -> Operand:
         if value & 256:
@@ -223,7 +224,7 @@ def _src(count: int, immediate: ImmediateType, flags: str) -> Decoder:
         if value == LITERAL:
             raise Undecodable("a literal cannot stand here")
         if constant and value >= 128:
-            return Operand("imm", inline_constant(value, immediate), max(count if count <= 2 else dwords, dwords))
+            return Operand("imm", inline_constant(value, immediate), constant_dwords)
         raise Undecodable(f"source encoding {value} cannot stand here")
 
     return decode
