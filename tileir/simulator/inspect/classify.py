@@ -73,7 +73,7 @@ def classify(name: str, encoding: str, to_lds: bool) -> str:
         return _vector_memory(name)
     if encoding == "smem":
         return SMEM
-    if name.startswith(("v_mfma_", "v_smfmac_")):
+    if name.startswith(("v_mfma_", "v_smfmac_")) and not name.startswith("v_mfma_ld_scale"):
         return MFMA
     if name.startswith("v_"):
         return TRANSCENDENTAL if _TRANSCENDENTAL.match(name) else VALU
