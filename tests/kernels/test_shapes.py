@@ -128,11 +128,13 @@ kernel @k(%A: global<{elem}[3, 512]>, %B: global<{elem}[512]>) grid(1) {{
   store(fma(load(%A[0, 0 +: 512]), load(%A[1, 0 +: 512]), load(%A[2, 0 +: 512])), %B[0 +: 512])
 }}
 """
-    rng = np.random.default_rng(3)
     bits = 8 if elem == "bf16" else 11
-    a = np.stack([rng.integers(2 ** (bits - 1), 2**bits, 512) * 2.0**-5 for _ in range(3)]) * rng.choice(
-        [-1, 1], (3, 512)
-    )
-    a[2] *= 2.0 ** rng.integers(-24 if elem == "bf16" else -12, 6, 512)
+    factors = np.arange(
+        2**bits // 3 + 1, 2 ** (bits + 1) // 3
+    )  # three times these has bits + 1 bits: odd ones are ties
+    a = np.zeros((3, 512))
+    a[0] = np.resize(factors[factors % 2 == 1], 512) * np.repeat([1, -1], 256)
+    a[1] = 3
+    a[2] = np.resize([2.0**-20, -(2.0**-20)], 512)
     t = TYPES[elem]
     agree(text, chip, {"A": a.astype(t), "B": np.zeros(512, t)}, "B")
