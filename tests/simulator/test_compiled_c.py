@@ -397,3 +397,34 @@ def test_dynamic_register_index(chip: str) -> None:
         a = x * 3
         a[:, n] = 7
         assert np.array_equal(got, a[:, m] + a[:, 3])
+
+
+@both
+@pytest.mark.parametrize("waves,n,spills", [(1, 320, "v_accvgpr_write_b32"), (8, 160, "scratch_store_dword")])
+def test_spills(chip: str, waves: int, n: int, spills: str) -> None:
+    """More live values than vector registers: LLVM spills to accumulation registers and to scratch memory."""
+    source = f"""
+    KERNEL __attribute__((amdgpu_flat_work_group_size(64, 64), amdgpu_waves_per_eu({waves}, {waves})))
+    void k(GLOBAL i32 *out, GLOBAL volatile i32 *in) {{
+      i32 a[{n}];
+      #pragma unroll
+      for (int j = 0; j < {n}; j++) a[j] = in[j * 64 + TID];
+      i32 s = 0;
+      #pragma unroll
+      for (int j = 0; j < {n}; j++) {{ s = s * 3 + a[j] * a[{n - 1} - j]; }}
+      #pragma unroll
+      for (int j = 0; j < {n}; j++) {{ s ^= a[(j * 7) % {n}] + j; s = s * 5; }}
+      out[TID] = s; }}"""
+    x = RNG.integers(-1000, 1000, (n, 64)).astype(np.int32)
+    simulator = Simulator(chip)
+    module = simulator.load(from_c(source, chip))
+    assert spills in {i.name for i in module.program("k").instructions if i}
+    out, data = simulator.memory.allocate(256), simulator.memory.allocate(x.nbytes)
+    data.write(x)
+    module.launch("k", (1, 1, 1), (64, 1, 1), [out, data])
+    total = np.zeros(64, np.int32)
+    for j in range(n):
+        total = total * np.int32(3) + x[j] * x[n - 1 - j]
+    for j in range(n):
+        total = (total ^ (x[j * 7 % n] + np.int32(j))) * np.int32(5)
+    assert np.array_equal(out.read(np.int32), total)
