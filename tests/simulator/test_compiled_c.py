@@ -400,7 +400,13 @@ def test_dynamic_register_index(chip: str) -> None:
 
 
 @both
-@pytest.mark.parametrize("waves,n,spills", [(1, 320, "v_accvgpr_write_b32"), (8, 160, "scratch_store_dword")])
+@pytest.mark.parametrize(
+    "waves,n,spills",
+    [
+        pytest.param(1, 262, "v_accvgpr_write_b32", marks=pytest.mark.nightly),  # clang takes many seconds
+        (8, 100, "scratch_store_dword"),
+    ],
+)
 def test_spills(chip: str, waves: int, n: int, spills: str) -> None:
     """More live values than vector registers: LLVM spills to accumulation registers and to scratch memory."""
     source = f"""
@@ -428,3 +434,20 @@ def test_spills(chip: str, waves: int, n: int, spills: str) -> None:
     for j in range(n):
         total = (total ^ (x[j * 7 % n] + np.int32(j))) * np.int32(5)
     assert np.array_equal(out.read(np.int32), total)
+
+
+@both
+def test_accumulation_registers(chip: str) -> None:
+    """Values parked in accumulation registers, which begin at accum_offset of the kernel."""
+    source = """
+    KERNEL void k(GLOBAL i32 *out, GLOBAL i32 *in) {
+      i32 x = in[TID], y = in[64 + TID], p, q;
+      __asm__ volatile("v_accvgpr_write_b32 %0, %1" : "=a"(p) : "v"(x));
+      __asm__ volatile("v_accvgpr_write_b32 %0, %1" : "=a"(q) : "v"(y));
+      x = x * 3 + y; i32 r, s;
+      __asm__ volatile("v_accvgpr_read_b32 %0, %1" : "=v"(r) : "a"(p));
+      __asm__ volatile("v_accvgpr_read_b32 %0, %1" : "=v"(s) : "a"(q));
+      out[TID] = r * 1000 + s + x; }"""
+    x = RNG.integers(0, 1000, (2, 64)).astype(np.int32)
+    got = run(chip, source, [np.zeros(64, np.int32), x])[0]
+    assert np.array_equal(got, x[0] * 1003 + 2 * x[1])
