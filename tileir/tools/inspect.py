@@ -78,9 +78,9 @@ def _main(argv: Sequence[str]) -> int:
     if args.json:
         write_output(args.json, as_json(report))
     if args.listing:
-        sys.stdout.write(as_listing(report))
+        write_output(None, as_listing(report))
     elif "-" not in (args.json, args.html):
-        sys.stdout.write(as_table(report))
+        write_output(None, as_table(report))
     return EXIT_OK
 
 

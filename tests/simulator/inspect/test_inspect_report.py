@@ -236,6 +236,14 @@ def test_table_with_deep_loops_and_long_names() -> None:
     assert max(len(line) for line in text.splitlines()) <= 100
 
 
+def test_names_cannot_steer_the_terminal() -> None:
+    data = assemble("s_endpgm", threads=64).replace(b"\xa1k", b"\xa1\x1b")
+    found = inspect(data)
+    assert found.kernel.name == "\x1b"
+    for text in (as_table(found), as_listing(found)):
+        assert "kernel \\x1b" in text and "\x1b" not in text
+
+
 SHAPE = {
     "": {"schema", "chip", "code_object_version", "file_bytes", "kernels"},
     "kernels": {

@@ -12,6 +12,7 @@ from tileir.simulator.inspect.report import KernelReport, Loop, Report
 
 WIDTH = 100
 _LABEL = 14
+_FEW = 3  # entries of an irreducible loop that are shown
 _FIXED = "\N{NO-BREAK SPACE}"  # where lines are not to be broken; printed as a plain space
 
 _NAMES = {
@@ -47,12 +48,18 @@ def as_table(report: Report) -> str:
     return "\n".join(lines).replace(_FIXED, " ") + "\n"
 
 
+def printable(name: str) -> str:
+    """A name of the file with everything escaped that could steer a terminal."""
+    return name if name.isprintable() else name.encode("unicode_escape").decode("ascii")
+
+
 def source_of(loop: Loop) -> str:
     """`file:line` or `file:first-last` of a loop, "" if not known."""
     if not loop.file:
         return ""
+    file = printable(loop.file)
     lines = f"{loop.first_line}" if loop.first_line == loop.last_line else f"{loop.first_line}-{loop.last_line}"
-    return f"{loop.file}:{lines}"
+    return f"{file}:{lines}"
 
 
 def class_lines(counts: Counts) -> list[tuple[str, str]]:
@@ -147,13 +154,13 @@ def facts(kernel: KernelReport) -> list[tuple[str, str]]:
         ("spills", f"{spilled}; {moves}"),
         ("occupancy", f"{fits} {o.waves_per_workgroup} waves per CU), limited by {' and '.join(o.limited_by)}"),
         ("", f"workgroups per CU by resource: {limits}"),
-        ("code", f"{kernel.counts.instructions} instructions, {kernel.counts.code_bytes} bytes, {len(kernel.loops)} loops"
+        ("code", f"{kernel.counts.instructions} instructions, {kernel.counts.code_bytes} bytes, {len(kernel.loops)} loop{'' if len(kernel.loops) == 1 else 's'}"
                  f"; {kernel.unreachable_instructions} instructions cannot be reached"),
     ]  # fmt: skip
 
 
 def _kernel(kernel: KernelReport) -> list[str]:
-    lines = [f"kernel {kernel.name}"]
+    lines = textwrap.wrap(f"kernel {printable(kernel.name)}", WIDTH, subsequent_indent="  ")
     for label, text in facts(kernel):
         lines += _row(label, text)
     for note in kernel.notes:
@@ -211,16 +218,15 @@ def _loops(kernel: KernelReport) -> list[str]:
 
 
 def _shortened(text: str, room: int) -> str:
-    return text if len(text) <= room else "" if room < 4 else "…" + text[1 - room :]
+    return text if len(text) <= room else "" if room < 8 else "..." + text[3 - room :]
 
 
 def _hot(kernel: KernelReport, loop: Loop) -> list[str]:
     c = loop.counts
-    where = source_of(loop)
-    heads = ", ".join(f"{h:#x}" for h in loop.headers)
-    lines = [
-        f"  * hot loop {loop.number} at {heads}{f', {_shortened(where, 50)}' if where else ''}: {figures(c)}"[:WIDTH]
-    ]
+    heads = ", ".join(f"{h:#x}" for h in loop.headers[:_FEW]) + (", ..." if len(loop.headers) > _FEW else "")
+    head, tail = f"  * hot loop {loop.number} at {heads}", f": {figures(c)}"
+    where = _shortened(source_of(loop), WIDTH - len(head) - len(tail) - 2)
+    lines = [head + (f", {where}" if where else "") + tail]
     for name, opcode in c.mfma.items():
         lines += _wide_row(name, f"{_number(opcode.count)}{opcode.clocks} clocks")
     for name, text in class_lines(c):
@@ -243,7 +249,7 @@ def as_listing(report: Report) -> str:
     changes. Code that cannot be reached is marked with `~`."""
     lines: list[str] = []
     for kernel in report.kernels:
-        lines += [f"kernel {kernel.name}", *_listing(kernel), ""]
+        lines += [f"kernel {printable(kernel.name)}", *_listing(kernel), ""]
     return "\n".join(lines)
 
 
@@ -273,7 +279,7 @@ def _listing(kernel: KernelReport) -> Sequence[str]:
         bars = ("| " * len(path)).ljust(2 * deepest)
         for i in range(block.first, block.last):
             item, line = kernel.flow.items[i], kernel.lines[i]
-            here = f"{line.file}:{line.line}" if line else ""
+            here = f"{printable(line.file)}:{line.line}" if line else ""
             shown = f"  ; {here}" if here and here != place else ""
             place = here or place
             reach = " " if block.reachable else "~"
