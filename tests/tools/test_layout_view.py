@@ -149,6 +149,32 @@ def test_hover_text(tmp_path: Path) -> None:
             assert ("more cop" in said) == (p["copies"] > 1)
 
 
+def test_every_element_is_painted(tmp_path: Path) -> None:
+    """The whole script in node, with a page that only remembers what is painted on its canvases."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("node is not installed")
+    page = view(tmp_path, "gemm", "--target", "gfx942", "-D", "BM=64", "-D", "BN=32", "-D", "BK=32")
+    pictures = data_of(page)
+    fake = f"""
+const painted = {{}}, elements = {{ data: {{ textContent: {json.dumps(json.dumps(pictures))} }}, by: {{ value: "register" }} }};
+const canvas = id => {{
+  const context = {{ fillRect(x, y) {{ (painted[id] = painted[id] || []).push([x, y, context.fillStyle].join(" ")); }} }};
+  return {{ getContext: () => context }};
+}};
+const document = {{ getElementById: id => elements[id] || (elements[id] = canvas(id)) }};
+"""
+    call = "console.log(JSON.stringify(painted));"
+    out = subprocess.run([node, "-"], input=fake + SCRIPT + call, capture_output=True, text=True, check=True)
+    painted = json.loads(out.stdout)
+    assert list(painted) == [f"map{i}" for i in range(len(pictures))]
+    for p, rectangles in zip(pictures, painted.values(), strict=True):
+        rows, cols = p["shape"]
+        assert len(set(rectangles)) == rows * cols and not any("NaN" in r or "undefined" in r for r in rectangles)
+        colours = {r.split(" ", 2)[2] for r in rectangles}
+        assert len(colours) == (p["registers"] if p["kind"] == "tile" else p["banks"])
+
+
 def test_stage_and_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = view(tmp_path, "gemm", "--target", "gfx950", "--stage", "assign-layouts")
     assert {p["kind"] for p in data_of(page)} == {"tile"}
