@@ -472,6 +472,17 @@ def test_atomics(key: str, space: str) -> None:
     assert np.array_equal(b.get(v(result, n), cells.dtype.type), before)
 
 
+def test_misaligned_atomic() -> None:
+    b = Bench()
+    allocation, _ = device(b)
+    addresses(b, 2, allocation.address + 2, LANES.astype(np.int64) * 4)
+    add = instruction("global_atomic_add", v(2, 2), v(10), OFF, encoding="global")
+    assert b.run(add) == state.FAULT_MISALIGNED
+    b.set(v(1), np.full(64, 4, np.uint32))
+    assert b.run(instruction("ds_add_u64", v(1), v(10, 2), encoding="ds")) == state.FAULT_MISALIGNED
+    b.must_run(instruction("ds_add_u32", v(1), v(10), encoding="ds"), DONE)
+
+
 def test_every_memory_op_is_covered() -> None:
     """The specifications above name every op of the families, apart from the few tested on their own."""
     assert {

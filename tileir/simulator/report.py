@@ -20,6 +20,7 @@ _KINDS = {
     state.FAULT_MEMORY_BOUNDS: "memory-bounds",
     state.FAULT_READ_ONLY: "read-only-memory",
     state.FAULT_SCRATCH_BOUNDS: "scratch-bounds",
+    state.FAULT_MISALIGNED: "misaligned-atomic",
     state.FAULT_JUMP: "illegal-jump",
     state.FAULT_BUDGET: "instruction-budget",
     state.FAULT_BARRIER: "barrier-divergence",
@@ -109,6 +110,8 @@ def fault(launch: _Launch, code: int, wave_number: int, workgroup: Dim3) -> Simu
     elif code == state.FAULT_SCRATCH_BOUNDS:
         size = launch.kernel.descriptor.private_segment_fixed_size
         message = f"scratch address {address:#x} is outside the {size} bytes of a lane"
+    elif code == state.FAULT_MISALIGNED:
+        message = f"an atomic operation at {address:#x}, which is no multiple of its size"
     elif code == state.FAULT_JUMP:
         message = f"jump to {address:#x}, where no instruction of the code object starts"
     elif code == state.FAULT_BUDGET:

@@ -55,6 +55,18 @@ class Faults:
             b.ret(b.const("ptr", 0))
 
 
+@contextmanager
+def naturally_aligned(
+    b: Builder, faults: Faults, lane: Value, address: Value, size: int
+) -> Generator[None, None, None]:
+    """Body runs for addresses that are multiples of ``size``, which atomics need."""
+    misaligned = (address & (size - 1)).cmp("ne", 0)
+    with b.if_(misaligned):
+        faults.add(lane, address, state.FAULT_MISALIGNED)
+    with b.if_(~misaligned):
+        yield
+
+
 class Global:
     """Device memory: every access lies inside one allocation. Remembers the last allocation between lanes."""
 

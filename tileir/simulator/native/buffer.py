@@ -21,6 +21,7 @@ from .access import (
     each_lane,
     enqueue,
     lane_dword,
+    naturally_aligned,
     put_lane_dword,
 )
 from .atomic import FLOAT, INTEGER, Atomic
@@ -238,8 +239,9 @@ def _lower_atomic(atomic: Atomic) -> Lower:
                 offset = buffer.offset(lane)
                 inside = buffer.inside(offset, 4 * atomic.dwords)
                 data = [atomic.fetch(b, row, lane, k * atomic.dwords) for k in range(atomic.sources)]
-                with b.if_(inside):
-                    with memory.access(lane, buffer.start + offset) as pointer:
+                address = buffer.start + offset
+                with b.if_(inside), naturally_aligned(b, faults, lane, address, 4 * atomic.dwords):
+                    with memory.access(lane, address) as pointer:
                         old = atomic.apply(b, pointer, data)
                         if returns:
                             atomic.give(b, row, lane, old)

@@ -26,7 +26,8 @@ def _scalar_load(dwords: int, *, buffer: bool) -> Lower:
             if buffer:
                 words = [b.load("i32", b.row(1), 4 * k) for k in range(3)]
                 start = words[0].zext("i64") | ((words[1] & 0xFFFF).zext("i64") << 32)
-                limit = words[2].zext("i64")
+                stride = ((words[1] >> 16) & 0x3FFF).zext("i64")
+                limit = words[2].zext("i64") * b.intrinsic("umax", stride, b.const("i64", 1))
             else:
                 start = b.load("i64", b.row(1))
                 limit = b.const("i64", 0)

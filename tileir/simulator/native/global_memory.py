@@ -20,6 +20,7 @@ from .access import (
     each_lane,
     enqueue,
     lane_dword,
+    naturally_aligned,
 )
 from .atomic import FLOAT, INTEGER, Atomic
 from .builder import Builder, Value
@@ -210,7 +211,8 @@ def _lower_atomic(atomic: Atomic) -> Lower:
 
                 with each_lane(b, b.exec_mask()) as lane:
                     where = address.compute(b, lane)
-                    space.access(lane, where, lambda p: act(p, lane))
+                    with naturally_aligned(b, faults, lane, where, 4 * atomic.dwords):
+                        space.access(lane, where, lambda p: act(p, lane))
                 faults.check()
                 _enqueue(b, address.space, check_number(b, 0) if returns else None, atomic.dwords)
             return out[0]

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from .. import state
 from ..decoder import Instruction
-from .access import Faults, Lds, Piece, check_number, clobber_check, each_lane, enqueue, lane_dword, put_lane_dword
+from .access import (
+    Faults,
+    Lds,
+    Piece,
+    check_number,
+    clobber_check,
+    each_lane,
+    enqueue,
+    lane_dword,
+    naturally_aligned,
+    put_lane_dword,
+)
 from .atomic import FLOAT, INTEGER, Atomic
 from .builder import Builder, Value
 from .op import OFFSET_SLOT, Context, Lower, Op, Unsupported, checks_of, require, slot_of, with_offset
@@ -204,7 +215,8 @@ def _lower_atomic(atomic: Atomic, returns: bool) -> Lower:
                 clobber_check(b, "lgkm", 0, atomic.dwords)
             space = Lds(b, faults, 4 * atomic.dwords)
             with each_lane(b, b.exec_mask()) as lane:
-                with space.access(lane, _address(b, first, lane)) as pointer:
+                address = _address(b, first, lane)
+                with naturally_aligned(b, faults, lane, address, 4 * n), space.access(lane, address) as pointer:
                     data = [atomic.fetch(b, b.row(first + 1 + k), lane) for k in range(atomic.sources)]
                     data.reverse()  # the compared value stands before the new one
                     old = atomic.apply(b, pointer, data)

@@ -328,7 +328,7 @@ def _lower(inst: Instruction, context: Context) -> Op:
     a_kind, b_kind = _operand_kind(shape, "a", modifiers), _operand_kind(shape, "b", modifiers)
     plain = shape.a == "f8f6f4"
     cbsz, abid, blgp = (0, 0, 0) if plain else (modifiers.get(n, 0) for n in ("cbsz", "abid", "blgp"))
-    if modifiers.get("neg", 0) or (shape.result == "f64" and blgp):
+    if modifiers.get("neg", 0) or (shape.result == "f64" and (blgp or cbsz)):
         raise Unsupported(f"{inst.name} with negated operands")
     if (cbsz or blgp) and shape.blocks == 1:
         raise Unsupported(f"{inst.name} with cbsz or blgp")
