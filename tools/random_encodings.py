@@ -12,7 +12,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 from tileir.simulator.decoder import DecodeError, decode  # noqa: E402
 from tileir.simulator.decoder.formats import FORMATS, extract, insert, width  # noqa: E402
 from tileir.simulator.decoder.operands import LITERAL, Undecodable  # noqa: E402
-from tileir.simulator.decoder.table import BitsSuffix, Entry, FieldSuffix, load  # noqa: E402
+from tileir.simulator.decoder.table import BitsSuffix, Entry, FieldSuffix, OperandSlot, load  # noqa: E402
 
 _LITERALS = (0, 1, 64, 65, 0x3F800000, 0x3C00, 0x5678, 0xFFFFFFFF, 0xFFF0, 0x80000000, 0x12345678, 0x3FF00000)
 
@@ -69,7 +69,7 @@ def random_encoding(chip: str, format_name: str, opcode: int, entry: Entry, gene
     return None
 
 
-def _make_legal(word: int, slot, free: int, generator: random.Random) -> int:
+def _make_legal(word: int, slot: OperandSlot, free: int, generator: random.Random) -> int:
     bits = width(slot.chunks)
     mask = insert(slot.chunks, -1)
     if not mask or (mask & ~free and slot.field not in ("vaddr",)):
