@@ -90,7 +90,9 @@ def _deferrable(block: Block, users: dict[Value, list[tuple[Op, int]]]) -> set[O
             continue
         user = used[0][0]
         same = get(user.name).elementwise and user.result.tile.shape == op.result.tile.shape
-        if user.name in ("store", "shared_store") or (same and user in _only_stored(users, user, here)):
+        # A mask takes two scalar registers per vector register of its operands: never keep a whole tile of them.
+        light = op.result.tile.elem.is_bool or sum(v.tile.rank > 0 for v in op.operands) <= 1
+        if user.name in ("store", "shared_store") or (same and (light or user in _only_stored(users, user, here))):
             found.add(op)
     return found
 

@@ -4,6 +4,9 @@ Accesses by `buffer` use a descriptor that starts at the tile and ends exactly w
 outside gets an offset beyond any descriptor, so the hardware returns zero or drops the store. Accesses by `global` are
 right for any distance between rows: loads compute 64-bit addresses, and a lane that is outside reads from a block of zeros;
 stores see `_far_store`.
+
+Scalars that several accesses share (strides, sizes of views) are computed at each: LLVM shares what is in one block and
+hoists what a loop repeats, while values kept from the entry of the kernel on would fill the scalar registers.
 """
 
 from __future__ import annotations
@@ -70,7 +73,7 @@ def dim_value(s: State, dim: int | str) -> str:
     if isinstance(dim, int):
         return w.const(dim, "i64")
     name, t = s.symbols[dim]
-    return w.hoist(("i64", dim), lambda: w.to_i64(name, t))
+    return w.to_i64(name, t)
 
 
 def stride(s: State, view: GlobalType, d: int) -> int | str:
@@ -88,13 +91,10 @@ def stride(s: State, view: GlobalType, d: int) -> int | str:
     if not factors:
         return known
 
-    def product() -> str:
-        total = dim_value(s, factors[0])
-        for f in factors[1:]:
-            total = s.w.binary("mul", total, dim_value(s, f), "i64")
-        return s.w.mul(total, known, "i64")
-
-    return s.w.hoist(("stride", tuple(factors), known), product)
+    total = dim_value(s, factors[0])
+    for f in factors[1:]:
+        total = s.w.binary("mul", total, dim_value(s, f), "i64")
+    return s.w.mul(total, known, "i64")
 
 
 def scaled(s: State, value: str, view: GlobalType, d: int, type: str) -> str:
@@ -105,9 +105,8 @@ def scaled(s: State, value: str, view: GlobalType, d: int, type: str) -> str:
     if isinstance(x, int):
         return w.mul(value, x * size, type)
     if type == "i32":
-        x = w.hoist(("trunc", x), lambda: w.op(f"llvm.trunc {x} : i64 to i32"))
-    x = w.hoist(("bytes", x, size), lambda: w.mul(str(x), size, type))
-    return w.binary("mul", value, x, type)
+        x = w.op(f"llvm.trunc {x} : i64 to i32")
+    return w.binary("mul", value, w.mul(x, size, type), type)
 
 
 def base_offset(s: State, a: Access) -> str:
@@ -123,20 +122,16 @@ def base_offset(s: State, a: Access) -> str:
 def view_bytes(s: State, view: GlobalType) -> str:
     """Bytes from the first to the end of the last element of the view, 0 if it has none; i64."""
     w = s.w
-
-    def emit() -> str:
-        total = w.const(view.elem.bytes, "i64")
-        empty = ""
-        for d, n in enumerate(view.dims):
-            size = dim_value(s, n)
-            last = w.binary("sub", size, w.const(1, "i64"), "i64")
-            total = w.binary("add", total, scaled(s, last, view, d, "i64"), "i64")
-            if not isinstance(n, int):
-                none = w.icmp("sle", size, w.const(0, "i64"), "i64")
-                empty = w.binary("or", empty, none, "i1") if empty else none
-        return w.select(empty, w.const(0, "i64"), total, "i64") if empty else total
-
-    return w.hoist(("bytes of", view), emit)
+    total = w.const(view.elem.bytes, "i64")
+    empty = ""
+    for d, n in enumerate(view.dims):
+        size = dim_value(s, n)
+        last = w.binary("sub", size, w.const(1, "i64"), "i64")
+        total = w.binary("add", total, scaled(s, last, view, d, "i64"), "i64")
+        if not isinstance(n, int):
+            none = w.icmp("sle", size, w.const(0, "i64"), "i64")
+            empty = w.binary("or", empty, none, "i1") if empty else none
+    return w.select(empty, w.const(0, "i64"), total, "i64") if empty else total
 
 
 def descriptor(s: State, a: Access, offset: str) -> str:
@@ -159,6 +154,7 @@ class Bounds:
     def __init__(self, s: State, a: Access, shape: Sequence[int], holes: Sequence[bool]):
         self.s, self.a, self.shape, self.holes = s, a, shape, holes
         self._tests: dict[tuple[int, Coordinate], str] = {}
+        self._marks: dict[tuple[int, Coordinate], str] = {}
         self.fixed = self._plain()
 
     def _plain(self) -> str:
@@ -204,10 +200,23 @@ class Bounds:
 
     def test(self, coords: Sequence[Coordinate]) -> str:
         """True where the element at these tile coordinates is in the tile and in the view; "" if always."""
-        result = self.fixed
-        for t, c in enumerate(coords):
-            result = both(self.s.w, result, self.along(t, c))
-        return result
+        w = self.s.w
+        if len(coords) < 2:
+            return both(w, self.fixed, self.along(0, coords[0])) if coords else self.fixed
+        # One test per coordinate would occupy two scalar registers for as long as it is used: keep numbers in vector
+        # registers instead, of which the highest bit says "outside", and test their saturating sum.
+        total = self._mark(0, coords[0])
+        for t, c in enumerate(coords[1:], 1):
+            total = w.op(f"llvm.intr.uadd.sat({total}, {self._mark(t, c)}) : (i32, i32) -> i32")
+        return both(w, self.fixed, w.icmp("sge", total, w.const(0)))
+
+    def _mark(self, t: int, c: Coordinate) -> str:
+        """0 where the coordinate is inside, else a number with the highest bit set."""
+        key = (t, c)
+        if key not in self._marks:
+            w = self.s.w
+            self._marks[key] = w.select(self.along(t, c), w.const(0), w.const(OUTSIDE - (1 << 32)), "i32")
+        return self._marks[key]
 
 
 def both(w: Writer, a: str, b: str) -> str:
@@ -264,7 +273,7 @@ class BufferOffsets:
             x = stride(s, view, d)
             if isinstance(x, int):
                 return w.add(value, c.offset * x * view.elem.bytes)
-            step = w.hoist(("step", view, d, c.offset), lambda: scaled(s, w.const(c.offset), view, d, "i32"))
+            step = scaled(s, w.const(c.offset), view, d, "i32")  # a scalar, cheaper to compute again than to keep
             value = w.binary("add", value, step)
         return value
 
@@ -442,15 +451,17 @@ def _far_store(s: State, op: Op, a: Access) -> None:
     column = a.tile_dims.index(contiguous) if contiguous in a.tile_dims else None
     offsets = BufferOffsets(s, a, bounds, mine, near, column)
     tile = s.tile(op.operands[0])
-    resources: dict[tuple[str, tuple[int, ...]], str] = {}
+    by_place: dict[tuple[str, tuple[int, ...]], list[int]] = {}
     for r in registers:
         coords = [coordinate(w, layout, r, d) for d in range(t.rank)]
-        part = parts[tuple(c.base for c in coords)]
         steps = tuple(0 if d == column else c.offset for d, c in enumerate(coords))
-        if (part, steps) not in resources:
-            resources[part, steps] = _turn_descriptor(s, a, start, part, steps, far, turn)
-        raw = to_memory(w, tile.register(w, r), t, 1)
-        _buffer_store(s, raw, t.elem.bytes, resources[part, steps], offsets.get(coords))
+        by_place.setdefault((parts[tuple(c.base for c in coords)], steps), []).append(r)
+    for (part, steps), together in by_place.items():  # one descriptor at a time: each takes four scalar registers
+        resource = _turn_descriptor(s, a, start, part, steps, far, turn)
+        for r in together:
+            raw = to_memory(w, tile.register(w, r), t, 1)
+            offset = offsets.get([coordinate(w, layout, r, d) for d in range(t.rank)])
+            _buffer_store(s, raw, t.elem.bytes, resource, offset)
     following = w.add(turn, 1)
     more = w.icmp("ult", following, trips)
     w.cond_branch(more, body, after, ([following], ["i32"]))
