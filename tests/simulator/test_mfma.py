@@ -60,12 +60,18 @@ def _small_integers(kind: str, chip: str, count: int) -> np.ndarray:
 
 
 def _run(
-    name: str, chip: str, regs: tuple[np.ndarray, np.ndarray, np.ndarray], accumulation: bool = False, **modifiers: int
+    name: str,
+    chip: str,
+    regs: tuple[np.ndarray, np.ndarray, np.ndarray],
+    accumulation: bool = False,
+    distance: int = 40,
+    **modifiers: int,
 ) -> np.ndarray:
+    """The registers of D, which start `distance` registers before those of C."""
     bench = Bench(chip)
     ra, rb, rc = regs
     maker = a if accumulation else v
-    d, c = maker(0, len(rc)), maker(40, len(rc))
+    d, c = maker(40 - distance, len(rc)), maker(40, len(rc))
     x, y = v(100, len(ra)), v(120, len(rb))
     for operand, values in ((x, ra), (y, rb), (c, rc)):
         for i, row in enumerate(values):
@@ -171,6 +177,21 @@ def test_scaled(shape: str, formats: tuple[str, str]) -> None:
     k = int(shape.split("x")[2])
     assert np.isfinite(want).all()
     assert (np.abs(got - want) <= (k + 1) * 2.0**-24 * size).all()
+
+
+@pytest.mark.parametrize("distance", [-3, -2, -1, 1, 2, 3])
+@pytest.mark.parametrize(
+    "name",
+    ["v_mfma_f32_16x16x4_f32", "v_mfma_f32_16x16x16_bf16", "v_mfma_f32_4x4x4_16b_f16", "v_mfma_f64_16x16x4_f64"],
+)
+def test_result_over_a_part_of_the_accumulator(name: str, distance: int) -> None:
+    """LLVM lets D of up to 4 registers overlap C in part: all of C is read before any of D is written."""
+    kind = name.rsplit("_", 1)[1]
+    na, nb, nd = _registers(name, (kind, kind))
+    result = matrix.parse(name)[0]
+    regs = tuple(_small_integers(k, "gfx942", n) for k, n in ((kind, na), (kind, nb), (result, nd)))
+    apart = _run(name, "gfx942", regs)
+    assert np.array_equal(_run(name, "gfx942", regs, distance=distance), apart)
 
 
 def test_map_of_32x32_by_hand() -> None:

@@ -193,13 +193,22 @@ class _Result:
     def __init__(self, b: Builder, element: str, c_kind: str, d_slot: int, c_slot: int) -> None:
         self.b, self.element, self.c_kind, self.d_slot, self.c_slot = b, element, c_kind, d_slot, c_slot
         self.wide = element == "double"
+        self.source: Value | None = None
+
+    def set_aside(self, count: int) -> None:
+        """Copies the ``count`` registers of C, which overlap those of D: all are read before any is written."""
+        b = self.b
+        self.source = b.alloca(f"[{64 * count} x i32]")
+        row = b.row(self.c_slot)
+        for register in range(count):
+            b.store(b.load("<64 x i32>", row, 256 * register, 4), self.source, 256 * register, 4)
 
     def load(self, register: int, first: int, n: int) -> Value:
         b = self.b
         if self.c_kind == "k":
             constant = b.slot(self.c_slot, "i64" if self.wide else "i32").bitcast(self.element)
             return b.splat(constant, n)
-        row = b.row(self.c_slot)
+        row = self.source or b.row(self.c_slot)
         if not self.wide:
             return b.load(vec(self.element, n), row, 256 * register + 4 * first, 4)
         low = b.load(vec("i32", n), row, 512 * register + 4 * first, 4).zext("i64")
@@ -346,6 +355,8 @@ def _lower(inst: Instruction, context: Context) -> Op:
         if operand.kind in ("v", "a"):
             require(operand, 1, inst.name)
 
+    overlap = c.kind == d.kind and 0 < abs(c.index - d.index) < d.count
+
     def make(symbol: str) -> str:
         b = Builder(symbol)
         left = _Spread(b, shape, a_kind, context.chip, 1)
@@ -356,6 +367,8 @@ def _lower(inst: Instruction, context: Context) -> Op:
             byte = (op_sel >> which & 1) | (op_sel_hi >> which & 1) << 1
             side.scale(4 + which, scale_kinds[which], byte)
         result = _Result(b, _ELEMENT[shape.result], c_kind, 0, 3)
+        if overlap:
+            result.set_aside(d.count)
         if shape.result == "f64" and shape.m == 4:
             _f64_4x4(b, left, right, result)
         elif shape.blocks > 1:
@@ -365,7 +378,7 @@ def _lower(inst: Instruction, context: Context) -> Op:
         b.next()
         return b.text()
 
-    key = f"{inst.name}|{context.chip}|{a_kind}{b_kind}{c_kind}|{cbsz}.{abid}.{blgp}|{scale_kinds}{op_sel}.{op_sel_hi}"
+    key = f"{inst.name}|{context.chip}|{a_kind}{b_kind}{c_kind}|{cbsz}.{abid}.{blgp}|{scale_kinds}{op_sel}.{op_sel_hi}|{d.count if overlap else 0}"
     operands = inst.operands[: 4 + len(scales)]
     return Op(key, make, tuple(slot_of(o)[1] for o in operands), checks_of(*operands))
 
