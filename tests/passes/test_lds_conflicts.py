@@ -157,6 +157,35 @@ def test_simulator_counts_the_transposition(chip: str, dtype: str) -> None:
     assert trace.count > 0 and set(trace.degrees.values()) == {1}, trace.degrees
 
 
+RESHAPE = """tileir 1
+
+kernel @reshape(%X: global<f32[48, 80]>, %Y: global<f32[60, 64]>) grid(1) with(waves = 4) {
+  store(reshape<[60, 64]>(load(%X[0 +: 48, 0 +: 80])), %Y[0 +: 60, 0 +: 64])
+}
+"""
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_proof_and_counter_agree_on_reads_under_another_shape(chip: str) -> None:
+    """Whatever the degrees are, text and machine code must have the same ones."""
+    kernel = compile_kernel(parse(RESHAPE, "r.tile"), "", chip)
+    assert kernel.final is not None
+    loads = [op for op in kernel.final.walk() if op.name == "shared_load"]
+    assert any(op.result.tile.shape == (60, 64) for op in loads)
+    x = np.arange(48 * 80, dtype=np.float32).reshape(48, 80)
+    y = np.zeros((60, 64), np.float32)
+    trace = run_traced(kernel, chip, {"X": x, "Y": y}, "reshape")
+    assert np.array_equal(y.ravel(), x.ravel())
+    proved = {
+        p.access.rule.direction: p.degree for r in analyse(kernel.final, get_target(chip)) for p in r.proof.accesses
+    }
+    counted: dict[str, int] = {}
+    for (op, _), d in trace.degrees.items():
+        direction = op.split("_")[1].rstrip("2")
+        counted[direction] = max(d, counted.get(direction, 0))
+    assert counted == proved
+
+
 # -- cases and mutants -------------------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ remembered from the choice of the layouts, so layouts that an author wrote are j
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from tileir.ir.core import Kernel, Op
 from tileir.ir.diagnostics import error
 from tileir.ir.rewriter import uses
 from tileir.ir.types import SharedType, TileType
-from tileir.layout import Layout, LayoutError
+from tileir.layout import Layout, LayoutError, SharedLayout
 from tileir.layout.banks import Access, AccessProof, Proof, matrix_places, prove
 from tileir.layout.linear import WAVE
 from tileir.passes.layout_lds import DIRECT_SUFFIX, TRANSPOSING_READ, access_bytes, lds_instruction, over_buffer
@@ -111,10 +111,19 @@ def _access(op: Op, shared: SharedType, threads: int, target: Target) -> Access:
         assert source is not None, "the op is only made where such a read exists"
         return Access.of_layout(name, target.lds_access(TRANSPOSING_READ), source, shared.elem.bits)
     assert t.layout is not None and shared.layout is not None
-    layout = over_buffer(t.layout, shared)
-    width = access_bytes(TileType(t.elem, layout.shape, layout), shared.layout)
+    view = shared
+    if t.shape != shared.shape:  # the same bytes as rows of another shape
+        view = SharedType(t.elem, t.shape)
+        view = replace(view, layout=SharedLayout.from_spec(view.matrix, t.elem.bits))
+    layout = over_buffer(t.layout, view)
+    width = access_bytes(TileType(t.elem, layout.shape, layout), view.layout)
     direction = "write" if op.name == "shared_store" else "read"
-    return _with_holes(name, direction, width, layout, shared, target)
+    found = _with_holes(name, direction, width, layout, shared, target)
+    if view is shared:
+        return found
+    place = found.rows * view.matrix[1] + found.cols
+    row, col = np.divmod(place, shared.matrix[1])
+    return Access(name, found.rule, np.where(found.rows < 0, -1, row), np.where(found.rows < 0, 0, col))
 
 
 def _with_holes(name: str, direction: str, width: int, layout: Layout, shared: SharedType, target: Target) -> Access:
