@@ -157,8 +157,8 @@ def _image_address(s: State, buffer: Value, shared: SharedLayout, image: str) ->
         for bit, mask in zip(shared.args[::2], shared.args[1::2], strict=True):
             one = w.binary("and", w.binary("lshr", image, w.const(bit)), w.const(1))
             image = w.binary("xor", image, w.mul(one, mask))
-    elif shared.kind == "slabs":
-        size, pitch = shared.args
+    elif shared.kind in ("slabs", "padded"):
+        size, pitch = shared.args if shared.kind == "slabs" else (shared.row_bytes, shared.args[0])
         slab = w.binary("udiv", image, w.const(size))
         image = w.binary("add", image, w.mul(slab, pitch - size))
     return w.op(f"llvm.getelementptr inbounds {base(s, buffer)}[{image}] : ({POINTER}, i32) -> {POINTER}, i8")
