@@ -138,3 +138,17 @@ kernel @k(%A: global<{elem}[3, 512]>, %B: global<{elem}[512]>) grid(1) {{
     a[2] = np.resize([2.0**-20, -(2.0**-20)], 512)
     t = TYPES[elem]
     agree(text, chip, {"A": a.astype(t), "B": np.zeros(512, t)}, "B")
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize(("m", "n", "k", "waves"), [(1, 1, 1, 1), (48, 80, 33, 1), (96, 160, 40, 4), (17, 31, 100, 2)])
+def test_products_outside_loops(m: int, n: int, k: int, waves: int, chip: str) -> None:
+    """Operands whose LDS buffers share bytes, of one wave too; rows that are not multiples of 16 bytes."""
+    text = f"""tileir 1
+kernel @k(%A: global<f32[{m}, {k}]>, %B: global<f32[{k}, {n}]>, %C: global<f32[{m}, {n}]>) grid(1) with(waves = {waves}) {{
+  store(mma(load(%A[{span((m, k))}]), load(%B[{span((k, n))}])), %C[{span((m, n))}])
+}}
+"""
+    rng = np.random.default_rng(4)
+    arrays = {"A": integers(rng, (m, k), np.float32), "B": integers(rng, (k, n), np.float32)}
+    agree(text, chip, {**arrays, "C": np.zeros((m, n), np.float32)}, "C")

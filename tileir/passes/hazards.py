@@ -116,12 +116,17 @@ class Memory:
     # -- conflicts -----------------------------------------------------------------------------------------------
 
     def conflict(self, first: Access, later: Access, crossed: Loops = frozenset()) -> bool:
-        """Whether `later` must not overtake `first`. `crossed` are the loops whose back edge lies between them."""
+        """Whether a wait or barrier must keep `later` from overtaking `first`. `crossed` are the loops whose back edge lies
+        between them."""
+        if first.in_lds and self.single_wave and first.counter == later.counter == LGKM:
+            return False  # the LDS instructions of one wave execute in order (CDNA3 ISA, data share)
+        return self.ordered(first, later, crossed)
+
+    def ordered(self, first: Access, later: Access, crossed: Loops = frozenset()) -> bool:
+        """Whether the order of the two in the text means something: they can touch the same byte, and one writes."""
         if not (first.writes or later.writes) or first.in_lds != later.in_lds:
             return False
         if first.in_lds:
-            if self.single_wave and first.counter == later.counter == LGKM:
-                return False  # the LDS instructions of one wave execute in order (CDNA3 ISA, data share)
             return self._buffers_meet(first.place, later.place)
         return self._may_alias(first.place, later.place) and not self._apart(first, later, crossed)
 

@@ -257,7 +257,7 @@ def _sink(block: Block, load: Op, memory: Memory) -> None:
         op = block.ops[end]
         if op.regions or op.name in ("yield", "wait", "barrier") or load.result in op.operands:
             break
-        if any(memory.conflict(read, other) for other in memory.of(op)):
+        if any(memory.ordered(read, other) for other in memory.of(op)):
             break
         end += 1
         if any(a.in_lds and a.writes for a in memory.of(op)):
