@@ -33,6 +33,7 @@ _LDS_CLASSES = (classify.LDS_READ, classify.LDS_TRANSPOSE_READ, classify.LDS_WRI
 Minimum = tuple[int, int]
 """The strictest wait of a stretch: vmcnt and lgkmcnt; `_NO_WAIT` where there is none."""
 _NO_WAIT = 1 << 16
+_SAME = (False, False, 0)
 
 
 @dataclass(frozen=True)
@@ -115,15 +116,12 @@ def _lds(machine: MachineKernel, kernel: Kernel, flow: Flow) -> list[Deviation]:
 
 
 def _moves(code: CodeObject, kernel: Kernel, flow: Flow) -> list[Deviation]:
-    parents = {region.parent for region in flow.loops}
-    matrix = set(_matrix_regions(flow))
+    """Moves in matrix loops. Others, such as the loops of an epilogue, must read accumulators to compute with them."""
     found: list[Deviation] = []
-    for number, region in enumerate(flow.loops):
-        if number in parents and number not in matrix:
-            continue
-        moves = [i for i in flow.items_of(region.nodes) if classify.is_accumulator_move(i.name)]
+    for number in _matrix_regions(flow):
+        moves = [i for i in flow.items_of(flow.loops[number].nodes) if classify.is_accumulator_move(i.name)]
         if moves:
-            text = f"a loop moves {len(moves)} registers between the register files in each iteration"
+            text = f"accumulator moves in a loop: {len(moves)} in each iteration, none is needed"
             legal = "smaller tiles, more waves, or another matrix instruction"
             found.append(Deviation("W0903", text, _place(code, kernel, moves), legal))
     return found
@@ -163,13 +161,11 @@ def _waits(code: CodeObject, kernel: Kernel, flow: Flow) -> list[Deviation]:
     emitted = [_code_loop(code, flow, n, barriers) for n in _matrix_regions(flow)]
     if not wanted or not emitted:
         return []
-    kept = [[_keeps(text, loop) for loop in emitted] for text in wanted]
+    kept = [[_difference(text, loop) == _SAME for loop in emitted] for text in wanted]
     if len(wanted) == len(emitted):
         partner = _matching(kept)
-        broken = [text for i, text in enumerate(wanted) if i not in partner]
-    else:
-        broken = [text for i, text in enumerate(wanted) if not any(kept[i])]
-    return [_broken(text, emitted) for text in broken]
+        return [_broken(wanted, [loop]) for i, loop in enumerate(emitted) if i not in partner.values()]
+    return [_broken([text], emitted) for i, text in enumerate(wanted) if not any(kept[i])]
 
 
 def _text_loops(kernel: Kernel, barriers: bool) -> Iterator[_TextLoop]:
@@ -239,23 +235,6 @@ def _whole(stretches: Sequence[Minimum]) -> tuple[Minimum, ...]:
     return (result,)
 
 
-def _keeps(text: _TextLoop, loop: _CodeLoop) -> bool:
-    if text.lines and loop.lines and not text.lines & loop.lines:
-        return False
-    wanted = text.stretches
-    emitted = _whole(loop.stretches) if len(wanted) == 1 else loop.stretches
-    period = len(wanted)
-    if len(emitted) % period:
-        return False
-    return any(
-        all(
-            e[0] <= wanted[(i + turn) % period][0] and e[1] <= wanted[(i + turn) % period][1]
-            for i, e in enumerate(emitted)
-        )
-        for turn in range(period)
-    )
-
-
 def _matching(kept: Sequence[Sequence[bool]]) -> dict[int, int]:
     """A largest pairing of rows with columns whose entry is true, by augmenting paths: row to column."""
     row_of: dict[int, int] = {}
@@ -274,24 +253,39 @@ def _matching(kept: Sequence[Sequence[bool]]) -> dict[int, int]:
     return {row: column for column, row in row_of.items()}
 
 
-def _broken(text: _TextLoop, emitted: Sequence[_CodeLoop]) -> Deviation:
-    """Says what is missing, in the emitted loop that comes closest: the same lines, then the same number of barriers."""
-    loop = min(
-        emitted,
-        key=lambda e: (not text.lines & e.lines, len(e.stretches) != len(text.stretches), e.address),
-    )
+def _broken(texts: Sequence[_TextLoop], loops: Sequence[_CodeLoop]) -> Deviation:
+    """Says what is missing, for the loop of the text and that of the code that come closest."""
+    pairs = [(text, loop) for text in texts for loop in loops]
+    text, loop = min(pairs, key=lambda pair: _difference(*pair))
     legal = "waits at least as strict as those of the text, before the same barriers"
+    where = f"the loop at {loop.address:#x} of the code"
     if len(loop.stretches) % len(text.stretches):
-        what = f"the emitted loop has {len(loop.stretches)} barriers, the text {len(text.stretches)}"
+        what = f"{where} has {len(loop.stretches)} barriers, the text {len(text.stretches)}"
         return Deviation("W0905", what, text.op.loc, legal)
-    found = _whole(loop.stretches) if len(text.stretches) == 1 else loop.stretches
-    for wanted, place, got in zip(text.stretches, text.places, found, strict=False):
-        for name, want, have in (("vmcnt", wanted[0], got[0]), ("lgkmcnt", wanted[1], got[1])):
-            if have > want:
-                most = f"the strictest is {name}({have})" if have != _NO_WAIT else "there is none"
-                return Deviation(
-                    "W0905", f"no {name}({want}) before this barrier in the emitted loop: {most}", place, legal
-                )
-    return Deviation(
-        "W0905", "another loop of the text has the only emitted loop with the stated waits", text.op.loc, legal
-    )
+    missing = min((_missing(text, loop, turn) for turn in range(len(text.stretches))), key=len)
+    if not missing:
+        what = f"{where} is no version of this loop: its matrix instructions come from other lines"
+        return Deviation("W0905", what, text.op.loc, legal)
+    place, name, want, have = missing[0]
+    most = f"the strictest is {name}({have})" if have != _NO_WAIT else "there is none"
+    return Deviation("W0905", f"{where} lacks {name}({want}) before this barrier: {most}", place, legal)
+
+
+def _difference(text: _TextLoop, loop: _CodeLoop) -> tuple[bool, bool, int]:
+    """How far a loop of the code is from one of the text: other lines, other barriers, missing waits."""
+    period = len(text.stretches)
+    other_barriers = len(loop.stretches) % period != 0
+    missing = 0 if other_barriers else min(len(_missing(text, loop, turn)) for turn in range(period))
+    return bool(text.lines and loop.lines and not text.lines & loop.lines), other_barriers, missing
+
+
+def _missing(text: _TextLoop, loop: _CodeLoop, turn: int) -> list[tuple[Loc, str, int, int]]:
+    """(place, counter, stated, emitted) of each wait that is too weak if the code begins `turn` barriers later."""
+    period = len(text.stretches)
+    emitted = _whole(loop.stretches) if period == 1 else loop.stretches
+    return [
+        (text.places[(i + turn) % period], name, want, have)
+        for i, got in enumerate(emitted)
+        for name, want, have in zip(("vmcnt", "lgkmcnt"), text.stretches[(i + turn) % period], got, strict=True)
+        if have > want
+    ]
