@@ -22,9 +22,8 @@ from tileir.ir.core import Kernel, Op
 from tileir.ir.location import Loc
 from tileir.simulator.inspect import classify
 from tileir.simulator.inspect.counts import class_of, wait_of
-from tileir.simulator.inspect.flow import Flow
+from tileir.simulator.inspect.flow import Flow, InspectError, control_flow
 from tileir.simulator.inspect.items import Item
-from tileir.simulator.inspect.report import InspectError, control_flow
 from tileir.target import Target
 
 _LOOPS = ("for", "while")

@@ -47,12 +47,19 @@ added under the same version; none changes its meaning or goes.
                           accumulator_copies, vector_moves, vector_copies
 """
 
-from tileir.simulator.inspect.counts import Counts, Opcode
-from tileir.simulator.inspect.html_form import as_html
-from tileir.simulator.inspect.json_form import SCHEMA, as_json
-from tileir.simulator.inspect.reads import Distance, ReadDistance
-from tileir.simulator.inspect.report import InspectError, KernelReport, Loop, Registers, Report, Spills, inspect
-from tileir.simulator.inspect.text_form import as_listing, as_table
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tileir.simulator.inspect.counts import Counts, Opcode
+    from tileir.simulator.inspect.flow import InspectError
+    from tileir.simulator.inspect.html_form import as_html
+    from tileir.simulator.inspect.json_form import SCHEMA, as_json
+    from tileir.simulator.inspect.reads import Distance, ReadDistance
+    from tileir.simulator.inspect.report import KernelReport, Loop, Registers, Report, Spills, inspect
+    from tileir.simulator.inspect.text_form import as_listing, as_table
 
 __all__ = [
     "SCHEMA",
@@ -72,3 +79,21 @@ __all__ = [
     "as_table",
     "inspect",
 ]
+
+# Loaded when first used: the compiler needs the control-flow graph alone, in every compilation.
+_HOMES = {
+    "counts": ("Counts", "Opcode"),
+    "flow": ("InspectError",),
+    "html_form": ("as_html",),
+    "json_form": ("SCHEMA", "as_json"),
+    "reads": ("Distance", "ReadDistance"),
+    "report": ("KernelReport", "Loop", "Registers", "Report", "Spills", "inspect"),
+    "text_form": ("as_listing", "as_table"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{home}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,12 +10,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tileir.codeobject import CodeObject, Kernel
 from tileir.simulator.decoder import DecodeError, Operand
 from tileir.simulator.inspect import classify
-from tileir.simulator.inspect.items import Item
+from tileir.simulator.inspect.items import Item, skim
 from tileir.simulator.inspect.loops import Region, find_loops, reachable
 
 _U64 = (1 << 64) - 1
+
+
+class InspectError(ValueError):
+    """The bytes cannot be reported on. `offset` is a byte of the file, `address` one of the loaded code; both may be
+    unknown (None)."""
+
+    def __init__(self, message: str, offset: int | None = None, address: int | None = None) -> None:
+        self.message = message
+        self.offset = offset
+        self.address = address
+        super().__init__(message)
 
 
 @dataclass(frozen=True)
@@ -87,6 +99,26 @@ class _Builder:
     def _lost(self, number: int, what: str) -> None:
         self.unknown.add(number)
         self.notes.append((number, f"{what}; it is not followed"))
+
+
+def control_flow(code: CodeObject, kernel: Kernel) -> Flow:
+    """The control-flow graph of a kernel. Raises InspectError when reachable bytes are no instruction."""
+    items = skim(code.chip, kernel.code, kernel.entry_address)
+    starts = {item.address for item in items}
+    entries = [kernel.entry_address]
+    if kernel.preloaded_entry_address in starts:
+        entries.append(kernel.preloaded_entry_address)
+    flow = build_flow(items, entries)
+    for item in flow.items_of([b.number for b in flow.blocks if b.reachable]):
+        if item.problem:
+            raise undecodable(kernel, item.address, item.raw, item.problem)
+    return flow
+
+
+def undecodable(kernel: Kernel, address: int, raw: bytes, reason: str) -> InspectError:
+    """The error for bytes at an address of a kernel's code."""
+    offset = kernel.code_offset + address - kernel.entry_address
+    return InspectError(f"kernel '{kernel.name}': bytes {raw.hex(' ')}: {reason}", offset, address)
 
 
 def build_flow(items: Sequence[Item], entries: Sequence[int]) -> Flow:

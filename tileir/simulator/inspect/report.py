@@ -9,23 +9,11 @@ from tileir.codeobject import CodeObject, CodeObjectError, Kernel, SourceLine
 from tileir.simulator.decoder import DecodeError
 from tileir.simulator.inspect import classify
 from tileir.simulator.inspect.counts import Counts, count
-from tileir.simulator.inspect.flow import Block, Flow, build_flow
-from tileir.simulator.inspect.items import skim
+from tileir.simulator.inspect.flow import Block, Flow, InspectError, control_flow, undecodable
 from tileir.simulator.inspect.loops import Region
 from tileir.simulator.inspect.occupancy import Occupancy, allocated_sgprs, occupancy
 from tileir.simulator.inspect.reads import ReadDistance, lds_latency, read_distances, registers_used
 from tileir.target import Target
-
-
-class InspectError(ValueError):
-    """The bytes cannot be reported on. `offset` is a byte of the file, `address` one of the loaded code; both may be
-    unknown (None)."""
-
-    def __init__(self, message: str, offset: int | None = None, address: int | None = None) -> None:
-        self.message = message
-        self.offset = offset
-        self.address = address
-        super().__init__(message)
 
 
 @dataclass(frozen=True)
@@ -160,25 +148,6 @@ def inspect(data: bytes, kernel: str | None = None, *, dynamic_lds: int = 0) -> 
     return Report(code.chip, code.code_object_version, len(data), reports)
 
 
-def control_flow(code: CodeObject, kernel: Kernel) -> Flow:
-    """The control-flow graph of a kernel. Raises InspectError when reachable bytes are no instruction."""
-    items = skim(code.chip, kernel.code, kernel.entry_address)
-    starts = {item.address for item in items}
-    entries = [kernel.entry_address]
-    if kernel.preloaded_entry_address in starts:
-        entries.append(kernel.preloaded_entry_address)
-    flow = build_flow(items, entries)
-    for item in flow.items_of([b.number for b in flow.blocks if b.reachable]):
-        if item.problem:
-            raise _undecodable(kernel, item.address, item.raw, item.problem)
-    return flow
-
-
-def _undecodable(kernel: Kernel, address: int, raw: bytes, reason: str) -> InspectError:
-    offset = kernel.code_offset + address - kernel.entry_address
-    return InspectError(f"kernel '{kernel.name}': bytes {raw.hex(' ')}: {reason}", offset, address)
-
-
 def _kernel(code: CodeObject, kernel: Kernel, dynamic_lds: int) -> KernelReport:
     if not kernel.code_size:
         raise InspectError(f"kernel '{kernel.name}' has no code", kernel.code_offset)
@@ -186,7 +155,7 @@ def _kernel(code: CodeObject, kernel: Kernel, dynamic_lds: int) -> KernelReport:
     try:
         return _report(code, kernel, code.target, flow, dynamic_lds)
     except DecodeError as error:
-        raise _undecodable(kernel, error.offset, error.encoding, error.reason) from None
+        raise undecodable(kernel, error.offset, error.encoding, error.reason) from None
 
 
 def _report(code: CodeObject, kernel: Kernel, chip: Target, flow: Flow, dynamic_lds: int) -> KernelReport:
