@@ -152,6 +152,27 @@ def test_tiles_without_spills(chip: str, name: str, tile: tuple[int, int, int]) 
         check(kernel, name, chip, a[:, : k - trim], b[: k - trim], "bf16", "f32")
 
 
+ODD_TILES = {
+    "i8": ((16, 16, 1), (32, 32, 2), (96, 96, 48)),  # case sub-dword-lds: rows of 1 and 2 bytes in LDS
+    "bf16": ((48, 80, 24), (3, 5, 7)),
+    "f16": ((80, 48, 40),),
+    "f32": ((17, 33, 40), (1, 1, 1)),
+    "f64": ((17, 33, 40),),
+}
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("chip", CHIPS)
+def test_odd_tiles(chip: str, name: str, dtype: str) -> None:
+    """Tiles that no instruction divides, in every dimension: what registers hold beyond them must not reach a sum."""
+    for tile in ODD_TILES[dtype]:
+        kernel = form(name, chip, dtype, tile)
+        for i, (m, n, k) in enumerate(((33, 21, 19), (8, 40, 48))):
+            a, b = operands(np.random.default_rng(i), m, n, k, dtype)
+            check(kernel, name, chip, a, b, dtype)
+
+
 # -- batched ---------------------------------------------------------------------------------------------------------
 
 
