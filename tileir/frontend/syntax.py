@@ -138,6 +138,9 @@ def _diagnostic(source: Source, text: str, fault: SyntaxFault) -> Diagnostic:
             "E0113", f"this '{bracket}' is not closed", source.loc(opened, opened + 1), legal=f"'{_CLOSING[bracket]}'"
         )
     first = _boundary(fault) + 1
+    if token.text == ":" and [v.kind for v in fault.stack[first : first + 1]] == ["YIELD"]:
+        legal = "give the value a name before: %x = … : type, then yield %x"
+        return Diagnostic("E0105", "':' cannot stand here: 'yield' has no types", loc, legal=legal)
     if token.kind == "YIELD" or (begins and [v.kind for v in fault.stack[first : first + 1]] == ["YIELD"]):
         at = loc if token.kind == "YIELD" else source.loc(fault.starts[first], fault.starts[first] + len("yield"))
         return Diagnostic(
