@@ -15,21 +15,34 @@ from tests.layout.rules import EIGHTS, SIXTEENS, consecutive
 from tileir.simulator import state
 from tileir.simulator.program import Program
 
-# (bytes per lane, banks, lane groups) of the instructions whose groups are not consecutive lanes covering 128 bytes.
+# (banks, lane groups) of the instructions whose groups are not consecutive lanes that cover 32 banks.
 SPECIAL = {
+    ("gfx942", "ds_read_b96"): (32, EIGHTS),
     ("gfx942", "ds_read_b128"): (32, EIGHTS),
+    ("gfx950", "ds_read_b96"): (32, EIGHTS),
     ("gfx950", "ds_read_b128"): (64, SIXTEENS),
     ("gfx950", "ds_read_b64"): (64, consecutive(32)),
     ("gfx950", "ds_read2_b64"): (64, consecutive(32)),
     ("gfx950", "ds_read2st64_b64"): (64, consecutive(32)),
     ("gfx950", "ds_read_b64_tr_b16"): (64, consecutive(32)),
+    ("gfx950", "ds_read_b64_tr_b8"): (64, consecutive(32)),
+    ("gfx950", "ds_read_b64_tr_b4"): (64, consecutive(32)),
 }
+
+
+def rule(chip: str, name: str) -> tuple[int, tuple[tuple[int, ...], ...]]:
+    """(banks, lane groups) of an instruction, as written down here."""
+    size = bytes_of(name)
+    lanes = {1: 32, 2: 32, 4: 32, 8: 16, 12: 8, 16: 8}[size]
+    return SPECIAL.get((chip, name), (32, consecutive(lanes)))
 
 
 def bytes_of(name: str) -> int:
     """Bytes per lane and address, from the name of the instruction."""
     if "dwordx4" in name or "b128" in name:
         return 16
+    if "dwordx3" in name or "b96" in name:
+        return 12
     if "b64" in name:
         return 8
     if "b16" in name or "u16" in name or "i16" in name:
@@ -44,7 +57,7 @@ def bytes_of(name: str) -> int:
 def degree(chip: str, name: str, addresses: tuple[int | None, ...]) -> int:
     """Most distinct dwords of one bank in one group of lanes."""
     size = bytes_of(name)
-    banks, groups = SPECIAL.get((chip, name), (32, consecutive(128 // max(size, 4))))
+    banks, groups = rule(chip, name)
     worst = 0
     for group in groups:
         wanted: dict[int, set[int]] = {}

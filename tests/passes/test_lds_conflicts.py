@@ -12,7 +12,7 @@ import pytest
 
 from tests.kernels.harness import CHIPS, DTYPES, device, integers
 from tests.kernels.test_gemm_forms import FORMS, NUMPY, OUT, SUM, stored
-from tests.passes.lds_tracer import Trace, bytes_of, degree, traced
+from tests.passes.lds_tracer import Trace, bytes_of, degree, rule, traced
 from tileir import kernels
 from tileir.frontend import parse
 from tileir.ir.core import Kernel, Module
@@ -354,6 +354,16 @@ def test_the_counter_by_hand() -> None:
         used[lanes[0]], used[lanes[1]] = 0, 4096
         assert degree("gfx942", "ds_read_b128", tuple(used)) == want
     assert bytes_of("ds_read2st64_b32") == 4 and bytes_of("buffer_load_dwordx4_lds") == 16
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_tables_are_those_written_by_hand(chip: str) -> None:
+    """Any change of any lane group or number of banks is noticed here."""
+    for access in get_target(chip).lds_accesses:
+        banks, groups = rule(chip, access.op)
+        assert access.banks == banks and access.bank_bytes == 4, access.op
+        assert sorted(map(sorted, access.lane_groups)) == sorted(map(sorted, groups)), access.op
+        assert access.bytes_per_lane == bytes_of(access.op) * access.addresses_per_lane, access.op
 
 
 def test_a_wrong_lane_group_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
