@@ -66,6 +66,7 @@ def test_literals_of_64_bit_operands() -> None:
     double = one("gfx942", 0x7E000000 | 4 << 17 | 15 << 9 | 255, 0x3FF80000)
     assert double.operands == (Operand("v", 4, 1), Operand("lit", 0x3FF80000_00000000, 2))
     assert double.text == "v_cvt_f32_f64_e32 v4, 0x3ff80000"
+    assert one("gfx942", 0x7E000000 | 4 << 17 | 15 << 9 | 255, 1).text == "v_cvt_f32_f64_e32 v4, lit(0x1)"
     signed = one("gfx942", 0x90800000 | 2 << 16 | 129 << 8 | 255, 0x80000000)
     assert (signed.name, signed.operands[1].index) == ("s_ashr_i64", 0xFFFFFFFF80000000)
     plain = one("gfx942", 0xBE800100 | 2 << 16 | 255, 0x80000000)

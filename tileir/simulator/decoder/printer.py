@@ -12,7 +12,8 @@ from tileir.simulator.decoder.table import BitsSuffix, FieldSuffix, OperandSlot,
 def literal_text(pattern: int, kind: ImmediateType) -> str:
     """A literal, as ``lit(...)`` where the assembler would otherwise choose an inline constant."""
     value = pattern >> 32 if kind.literal == "high" else pattern & 0xFFFFFFFF
-    return f"lit({value:#x})" if _inlinable(pattern, kind) else hex(value)
+    # The assembler also takes small numbers for integer constants where a literal would be the upper half of a double.
+    return f"lit({value:#x})" if value <= 64 or _inlinable(pattern, kind) else hex(value)
 
 
 def _inlinable(pattern: int, kind: ImmediateType) -> bool:
