@@ -136,6 +136,8 @@ def test_far_branch_is_followed() -> None:
         ("s_add_u32 s4, s4, (.Lloop-.Lpost)&4294967295", "s_add_u32 s4, s4, s9"),
         ("s_setpc_b64 s[4:5]", "s_mov_b32 s4, s9\n  s_setpc_b64 s[4:5]"),
         ("s_setpc_b64 s[4:5]", "s_setpc_b64 s[6:7]"),
+        (".Lpost:", ".Lpost:\n  s_mov_b32 s5, s9"),
+        (".Lpost:", ".Lpost:\n  v_readfirstlane_b32 s4, v0"),
         (".Lpost:", ".Lpost:\n  s_cmp_eq_u32 s0, 0\n  s_cbranch_scc1 .Lout"),
     ],
 )

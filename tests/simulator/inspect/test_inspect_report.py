@@ -120,7 +120,8 @@ def test_occupancy_is_what_llvm_says(name: str, params: dict[str, int], chip: st
 @pytest.mark.parametrize("vgprs, lds, threads, groups, limited", [
     (128, 0, 256, 4, ("vector registers",)),      # 512 / 128 = 4 waves on each of 4 SIMDs
     (64, 0, 256, 8, ("vector registers", "wave slots")),
-    (64, 40000, 256, 4, ("LDS",)),                # 163840 / 40960
+    (64, 40000, 256, 4, ("LDS",)),  # 163840 / 40960
+    (64, 54600, 256, 2, ("LDS",)),  # in granules of 1280 bytes three do not fit
     (256, 0, 1024, 0, ("vector registers",)),     # 2 waves per SIMD, 16 wanted on 4
     (64, 0, 64, 32, ("vector registers", "wave slots")),
 ])  # fmt: skip

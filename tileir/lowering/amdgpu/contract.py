@@ -20,6 +20,7 @@ from tileir.codeobject import CodeObject, CodeObjectError
 from tileir.codeobject import Kernel as MachineKernel
 from tileir.ir.core import Kernel, Op
 from tileir.ir.location import Loc
+from tileir.simulator.decoder.table import load
 from tileir.simulator.inspect import classify
 from tileir.simulator.inspect.counts import class_of, wait_of
 from tileir.simulator.inspect.flow import Flow, InspectError, control_flow
@@ -60,6 +61,11 @@ class _CodeLoop:
     address: int
     lines: frozenset[int]
     stretches: tuple[Minimum, ...]
+
+
+def prepare(chip: str) -> None:
+    """Loads the opcode table of a chip, so that `check` need not; may run in another thread."""
+    load(chip)
 
 
 def check(hsaco: bytes, kernel: Kernel) -> list[Deviation]:
