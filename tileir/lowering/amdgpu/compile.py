@@ -8,6 +8,7 @@ compiled.stats["vgprs"]   # read back from the code object, not predicted
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -93,6 +94,8 @@ def compile_kernel(
     except CompileError as e:
         raise CompileError(e.diagnostics, module.sources) from e
     timings["emit"] = time.perf_counter() - start
+    chip = result.context.target.name
+    threading.Thread(target=_prepare_check, args=(chip,), daemon=True).start()  # this process is idle until code comes
     compiled = _generate(
         "mlir", text, result.context.target.name, worker_options(source), options, log, module, source.loc
     )
@@ -196,6 +199,12 @@ def _stats(code: CodeObject, name: str, timings: dict[str, float], size: int) ->
         "file_bytes": size,
         "milliseconds": {k: round(v * 1e3, 3) for k, v in timings.items()},
     }
+
+
+def _prepare_check(chip: str) -> None:
+    from tileir.lowering.amdgpu.contract import prepare
+
+    prepare(chip)
 
 
 def _check_contract(compiled: Compiled, kernel: Kernel, options: Options, log: Log) -> None:
