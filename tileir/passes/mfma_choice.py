@@ -10,6 +10,8 @@ from tileir.target import Target
 # Elements of a result tile below which another wave does not pay: one wave then has less than 4 fragments of 16 x 16.
 ELEMENTS_PER_WAVE = 4 * 16 * 16
 DEFAULT_WAVES = 4
+# Accumulator elements beyond which eight waves are used: four hold more than 128 registers each, half of the vector file.
+ELEMENTS_OF_FOUR_WAVES = 4 * 64 * 128
 
 
 def choose_instruction(op: Op, target: Target) -> tuple[int, int, int]:
@@ -41,16 +43,19 @@ def choose_waves(m: int, n: int, instr: tuple[int, int, int], waves: int) -> tup
 
 
 def workgroup_waves(kernel: Kernel) -> int:
-    """Waves of the workgroup: what the text says, else as many as the largest `mma` can feed, at most 8."""
+    """Waves of the workgroup: what the text says, else as many as its accumulators fill, at most 8.
+
+    Products of equal shape count once: they are versions of one, or follow each other.
+    """
     given = kernel.attrs.get("waves")
     if isinstance(given, int):
         return given
-    products = [op.result.tile for op in kernel.walk() if op.name == "mma"]
-    if not products:
+    shapes = {op.result.tile.shape for op in kernel.walk() if op.name == "mma"}
+    if not shapes:
         return DEFAULT_WAVES
-    largest = max(t.shape[0] * t.shape[1] for t in products)
-    most = 8 if largest >= 256 * 256 else DEFAULT_WAVES
+    elements = sum(m * n for m, n in shapes)
+    most = 8 if elements > ELEMENTS_OF_FOUR_WAVES else DEFAULT_WAVES
     waves = 1
-    while waves < most and largest >= 2 * waves * ELEMENTS_PER_WAVE:
+    while waves < most and elements >= 2 * waves * ELEMENTS_PER_WAVE:
         waves *= 2
     return waves

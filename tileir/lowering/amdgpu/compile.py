@@ -28,6 +28,9 @@ from tileir.passes.manager import PrintAfter, find_kernel, run_pipeline
 # Loop strength reduction would turn the addresses of the element-wise version into dozens of induction variables: 69
 # spills in the 256x256x64 GEMM on gfx942 with it, none without.
 MFMA_OPTIONS = ("-enable-misched=0", "-greedy-reverse-local-assignment=1", "-disable-lsr")
+# What is tried in turn until nothing spills; which one suits a kernel cannot be foreseen, only measured.
+MFMA_ATTEMPTS = (MFMA_OPTIONS, ("-enable-misched=0", "-disable-lsr"), ("-disable-lsr",))
+OTHER_ATTEMPTS = ((), ("-disable-lsr",), ("-enable-misched=0", "-disable-lsr"))
 META_SECTION = ".tileir.meta"
 
 
@@ -96,9 +99,7 @@ def compile_kernel(
     timings["emit"] = time.perf_counter() - start
     chip = result.context.target.name
     threading.Thread(target=_prepare_check, args=(chip,), daemon=True).start()  # this process is idle until code comes
-    compiled = _generate(
-        "mlir", text, result.context.target.name, worker_options(source), options, log, module, source.loc
-    )
+    compiled = _generate("mlir", text, result.context.target.name, _attempts(source), options, log, module, source.loc)
     compiled.kernel, compiled.final = source, result.kernel
     compiled.texts["tile"] = print_module(Module([result.kernel]))
     compiled.timings = {**timings, **compiled.timings}
@@ -117,18 +118,68 @@ def resume(
     options = options or Options()
     log = log if log is not None else Log()
     module = Module([], sources={file: text})
-    llvm = MFMA_OPTIONS if "mfma" in text else ()
-    compiled = _generate(stage, text, target, llvm, options, log, module, Loc(file, 1, 1, 1, 2))
+    attempts = MFMA_ATTEMPTS if "mfma" in text else OTHER_ATTEMPTS
+    compiled = _generate(stage, text, target, attempts, options, log, module, Loc(file, 1, 1, 1, 2))
     _check_spills(compiled, options, Loc(file, 1, 1, 1, 2), log)
     return compiled
 
 
 def worker_options(kernel: Kernel) -> tuple[str, ...]:
     """LLVM options for a kernel: those of matrix loops where there is an `mma`, else LLVM's own scheduling."""
-    return MFMA_OPTIONS if any(op.name == "mma" for op in kernel.walk()) else ()
+    return _attempts(kernel)[0]
+
+
+def _attempts(kernel: Kernel) -> tuple[tuple[str, ...], ...]:
+    return MFMA_ATTEMPTS if any(op.name == "mma" for op in kernel.walk()) else OTHER_ATTEMPTS
 
 
 def _generate(
+    stage: str,
+    text: str,
+    target: str,
+    attempts: tuple[tuple[str, ...], ...],
+    options: Options,
+    log: Log,
+    module: Module,
+    loc: Loc,
+) -> Compiled:
+    """Code with the first of `attempts` with which nothing spills, else with the fewest spills; registers spilled to
+    memory are then an error unless the options allow them."""
+    best: Compiled | None = None
+    tried = attempts[:1] if stage == "asm" else attempts
+    for llvm in tried:
+        compiled = _generate_once(stage, text, target, llvm, options, log, module, loc)
+        compiled.stats["llvm_options"] = list(llvm)
+        if best is None or _spills(compiled) < _spills(best):
+            best = compiled
+        if not any(_spills(best)):
+            break
+    assert best is not None
+    in_memory, vector, _ = _spills(best)
+    if (in_memory or vector) and not options.allow_spills:
+        raise CompileError(
+            [
+                Diagnostic(
+                    "E0863",
+                    f"registers do not suffice: {vector} vector registers spill, {in_memory} bytes of scratch memory per lane",
+                    loc,
+                    legal="smaller tiles, more waves, or --allow-spills to accept it",
+                    notes=(Note(f"the best of {len(tried)} ways of generating code"),),
+                )
+            ],
+            module.sources,
+        )
+    return best
+
+
+def _spills(compiled: Compiled) -> tuple[int, int, int]:
+    """Scratch bytes, spilled vector registers, spilled scalar registers (which go to lanes of vector registers)."""
+    values = [compiled.stats[k] for k in ("scratch_bytes", "vgpr_spills", "sgpr_spills")]
+    scratch, vector, scalar = (v if isinstance(v, int) else 0 for v in values)
+    return scratch, vector, scalar
+
+
+def _generate_once(
     stage: str, text: str, target: str, llvm: tuple[str, ...], options: Options, log: Log, module: Module, loc: Loc
 ) -> Compiled:
     wanted = tuple(dict.fromkeys(("hsaco", *(e for e in options.emit if e in ("mlir", "llvm", "asm", "obj")))))
