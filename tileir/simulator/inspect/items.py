@@ -15,7 +15,7 @@ _LONGEST = 16  # bytes of the longest instruction, a scaled MFMA
 _SHORTEST = 4
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)  # frozen ones take twice as long to make, and every compilation makes thousands
 class Item:
     """One instruction at `address`; `name` is its mnemonic without encoding suffix ("" for bytes that are none)."""
 
@@ -92,7 +92,9 @@ def skim(chip: str, code: bytes, address: int) -> list[Item]:
 
 def _size(entry: Entry, word: int) -> int:
     literal = entry.wide or (
-        entry.has_literal and any(s.literal and extract(word, s.chunks) == LITERAL for s in entry.slots)
+        entry.has_literal
+        and (word & 0xFF == LITERAL or word >> 8 & 0xFF == LITERAL)  # all fields that can ask for one stand there
+        and any(s.literal and extract(word, s.chunks) == LITERAL for s in entry.slots)
     )
     return entry.size + 4 * literal
 
