@@ -61,6 +61,8 @@ class Counts:
     nop_states: int
     """Wait states of all s_nop together; s_nop k is k + 1 of them."""
     nop_clocks: int
+    """Their time: a wait state is a turn of the SIMD, 4 clocks like a pass of an MFMA. (Derived: LLVM asks for 19 or 20
+    states behind an MFMA of 16 passes.)"""
     accumulator_reads: int
     accumulator_writes: int
     accumulator_copies: int

@@ -74,8 +74,13 @@ def _kernel(kernel: KernelReport, anchor: str) -> list[str]:
     parts.append("</table>")
     if kernel.loops:
         parts += ["<h3>Loops</h3>", *_loops(kernel, anchor)]
-    parts += ["<h3>Code</h3>", f'<div class="code">{_code(kernel, anchor)}</div>']
+    parts += ["<h3>Code</h3>", _legend(kernel.counts), f'<div class="code">{_code(kernel, anchor)}</div>']
     return parts
+
+
+def _legend(counts: Counts) -> str:
+    shown = (f'<span class="k-{kind}">{kind}</span>' for kind in classify.CLASSES if counts.classes[kind])
+    return f'<p class="code">{"  ".join(shown)}   <span class="dead">cannot be reached</span></p>'
 
 
 def _loops(kernel: KernelReport, anchor: str) -> list[str]:
