@@ -8,6 +8,8 @@ from simulator_harness import Bench, a, imm, instruction, s, v, wait
 
 from tileir.simulator import state
 from tileir.simulator.decoder import Instruction, Operand
+from tileir.simulator.native.op import Context, Unsupported
+from tileir.simulator.native.registry import lower
 
 DONE = wait(0, 0)
 
@@ -165,3 +167,14 @@ def test_accumulation_registers_move() -> None:
     )
     assert np.array_equal(b.row(v(2)), np.arange(64))
     assert np.array_equal(b.row(a(7)), np.arange(64))
+
+
+def test_constants_are_no_places() -> None:
+    """Found by fuzzing: a literal where a register is stored to or jumped through must not become a host address."""
+    for program in (
+        instruction("s_swappc_b64", s(30, 2), Operand("lit", 0x7D981006, 2), encoding="sop1"),
+        instruction("s_setpc_b64", imm(64, 2), encoding="sop1", size=4),
+        instruction("v_swap_b32", v(1), imm(5), encoding="vop1", size=4),
+    ):
+        with pytest.raises(Unsupported):
+            lower(program, Context("gfx950"))

@@ -45,8 +45,8 @@ def _readfirstlane(inst: Instruction, context: Context) -> Op:
 def _readlane(inst: Instruction, context: Context) -> Op:
     """The lane number is taken modulo 64; EXEC is ignored."""
     kind = slot_of(inst.operands[2])[0]
-    if slot_of(inst.operands[1])[0] != "v":
-        raise Unsupported("v_readlane_b32 of a scalar")
+    if slot_of(inst.operands[1])[0] != "v" or slot_of(inst.operands[0])[0] != "s" or kind == "v":
+        raise Unsupported("v_readlane_b32 with these operands")
 
     def make(symbol: str) -> str:
         b = Builder(symbol)
@@ -62,6 +62,8 @@ def _writelane(inst: Instruction, context: Context) -> Op:
     if inst.operands[0].kind != "v":
         raise Unsupported("v_writelane_b32 to a scalar")
     value_kind, lane_kind = slot_of(inst.operands[1])[0], slot_of(inst.operands[2])[0]
+    if "v" in (value_kind, lane_kind):
+        raise Unsupported("v_writelane_b32 with a vector register as source")
 
     def make(symbol: str) -> str:
         b = Builder(symbol)
@@ -100,6 +102,9 @@ def _swap(width: int) -> Lower:
 
 
 def _swap_registers(inst: Instruction, context: Context) -> Op:
+    for operand in inst.operands:
+        require(operand, 1, inst.name)
+
     def make(symbol: str) -> str:
         b = Builder(symbol)
         live = b.exec_mask().bitcast("<64 x i1>")
@@ -148,6 +153,7 @@ def lower_indexed_move(inst: Instruction, context: Context) -> Op:
     """v_mov_b32 with a source or destination relative to M0."""
     if inst.name != "v_mov_b32" or inst.encoding in ("dpp", "sdwa") or context.indexing & ~9:
         raise Unsupported(f"{inst.name} with registers relative to M0")
+    require(inst.operands[0], 1, inst.name)
     kinds = "".join(slot_of(o)[0] for o in inst.operands)
     which, limit = context.indexing, context.vgprs
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .. import state
-from ..decoder import Instruction
+from ..decoder import Instruction, Operand
 from .builder import Builder, Value
 from .op import OFFSET_SLOT, Context, Lower, Op, Unsupported, checks_of, slot_of, with_offset
 
@@ -16,6 +16,7 @@ def _scalar_load(dwords: int, *, buffer: bool) -> Lower:
         destination, base, offset = inst.operands[:3]
         immediate = inst.modifiers.get("offset", 0)
         kind = slot_of(offset)[0]
+        _registers(inst, destination, base, *([] if kind == "k" else [offset]))
 
         def make(symbol: str) -> str:
             b = Builder(symbol)
@@ -68,6 +69,12 @@ def _scalar_load(dwords: int, *, buffer: bool) -> Lower:
     return lower
 
 
+def _registers(inst: Instruction, *operands: Operand) -> None:
+    """Refuses operands that are not scalar registers: their slots are used as places."""
+    if any(slot_of(o)[0] != "s" for o in operands):
+        raise Unsupported(f"{inst.name} with an operand that is no scalar register")
+
+
 def _host(b: Builder, address: Value, size: int) -> Value:
     """Host pointer of a scalar access, or a fault."""
     entry = b.helper(state.HELPER_FIND, "ptr", b.w, address, b.const("i64", size))
@@ -79,6 +86,7 @@ def _host(b: Builder, address: Value, size: int) -> Value:
 
 def _memtime(inst: Instruction, context: Context) -> Op:
     """A counter that grows by one per executed instruction of the workgroup; it is no measure of time."""
+    _registers(inst, inst.operands[0])
 
     def make(symbol: str) -> str:
         b = Builder(symbol)
@@ -180,6 +188,8 @@ def _pc(kind: str) -> Lower:
     """s_getpc_b64, s_setpc_b64, s_swappc_b64; the stored address is that of the following instruction."""
 
     def lower(inst: Instruction, context: Context) -> Op:
+        _registers(inst, *inst.operands)
+
         def make(symbol: str) -> str:
             b = Builder(symbol)
             after = b.load("i64", b.r, state.REC_PC, 8) + inst.size
@@ -202,6 +212,7 @@ def _pc(kind: str) -> Lower:
 
 def _call(inst: Instruction, context: Context) -> Op:
     label = inst.operands[-1]
+    _registers(inst, inst.operands[0])
 
     def make(symbol: str) -> str:
         b = Builder(symbol)
@@ -229,6 +240,7 @@ def _getreg(inst: Instruction, context: Context) -> Op:
     number, low, width = hwreg_field(inst.operands[1].index)
     if number not in _HWREG_OFFSETS:
         raise Unsupported(f"hardware register {number}")
+    _registers(inst, inst.operands[0])
 
     def make(symbol: str) -> str:
         b = Builder(symbol)

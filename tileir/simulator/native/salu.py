@@ -264,8 +264,8 @@ def _lower(inst: Instruction, context: Context) -> Op:
     if len(operands) != len(result) + len(explicit):
         raise Unsupported(f"{inst.name} with {len(operands)} operands")
     kinds = "".join(slot_of(o)[0] for o in operands)
-    if "v" in kinds:
-        raise Unsupported(f"{inst.name} with a vector register")
+    if "v" in kinds or "k" in kinds[: len(result)]:
+        raise Unsupported(f"{inst.name} with these operands")
 
     def make(symbol: str) -> str:
         b = Builder(symbol)
@@ -307,6 +307,8 @@ def _lower_saveexec(inst: Instruction, context: Context) -> Op:
     operation = _LOGIC[inst.name.split("_")[1]]
     after = "wrexec" in inst.name
     kind = slot_of(inst.operands[1])[0]
+    if slot_of(inst.operands[0])[0] != "s" or kind == "v":
+        raise Unsupported(f"{inst.name} with these operands")
 
     def make(symbol: str) -> str:
         b = Builder(symbol)
