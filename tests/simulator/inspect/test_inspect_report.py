@@ -132,6 +132,28 @@ def test_occupancy_by_hand(vgprs: int, lds: int, threads: int, groups: int, limi
     assert o.waves_per_simd == groups * threads / 64 / 4
 
 
+@pytest.mark.parametrize("chip", CHIPS)
+def test_scratch_is_found_in_the_code(chip: str) -> None:
+    """Whatever the metadata say; nested loops count their instructions once."""
+    kernel = report(
+        """
+.Louter:
+.Linner:
+  scratch_store_dwordx2 off, v[0:1], off offset:8
+  scratch_load_dword v1, off, off offset:4
+  s_cbranch_scc1 .Linner
+  scratch_load_dword v1, off, off offset:4
+  s_cbranch_vccz .Louter
+  scratch_load_dword v1, off, off
+  s_endpgm
+""",
+        chip,
+    )
+    s = kernel.spills
+    assert (s.scratch_loads, s.scratch_stores, s.loop_scratch) == (3, 1, 3)
+    assert s.vgprs_stated is None and "no metadata" in as_table(inspect(assemble("s_endpgm")))
+
+
 def test_lds_given_at_launch_counts() -> None:
     data = assemble("ds_read_b32 v0, v1\n s_endpgm", vgprs=64, accum=64, threads=256)
     kernel = inspect(data).kernel
