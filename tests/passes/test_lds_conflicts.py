@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,17 @@ def test_other_kernels(chip: str, file: str, name: str, params: tuple[tuple[str,
     found = reports(file, name, chip, params)
     assert any(r.proof.accesses for r in found) or file == "softmax"
     assert conflicts(found) == []
+
+
+@pytest.mark.parametrize("name", ["gemm", "attention", "layernorm"])
+@pytest.mark.parametrize("chip", CHIPS)
+def test_examples(chip: str, name: str, repository: Path) -> None:
+    """Attention has every kind of access: direct and element-wise copies, reads along rows and across, exchanges."""
+    module = parse((repository / "examples" / f"{name}.tile").read_text(encoding="utf-8"), f"{name}.tile")
+    result = run_pipeline(module, "", chip)
+    found = analyse(result.kernel, result.context.target)
+    assert conflicts(found) == []
+    assert found or name == "layernorm"
 
 
 # -- what the machine code does ----------------------------------------------------------------------------------------
