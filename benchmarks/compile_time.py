@@ -35,11 +35,15 @@ TRITON_VERSION = "3.9.0"
 CHIPS = ("gfx942", "gfx950")
 TILE = (256, 256, 64)
 
-# Which steps of each compiler do comparable work. What a compile call takes beyond its steps is "rest".
+# Which steps of each compiler do comparable work. ("contract" compares the code with the IR; Triton has no such step.) What a
+# compile call takes beyond its steps is "rest".
 STAGES = {
     "front and middle end": {"tileir": ("parse-tile", "passes", "emit"), "triton": ("ast", "ttir", "ttgir")},
     "to LLVM IR": {"tileir": ("parse", "check", "convert", "translate"), "triton": ("llir",)},
-    "machine code": {"tileir": ("llvm-parse", "optimise", "codegen", "link"), "triton": ("amdgcn", "hsaco")},
+    "machine code": {
+        "tileir": ("llvm-parse", "optimise", "codegen", "link", "contract"),
+        "triton": ("amdgcn", "hsaco"),
+    },
 }
 
 TRITON_KERNEL = """

@@ -209,6 +209,7 @@ def _has_twin(elem: str) -> bool:
     return any(o.bits == e.bits and o.is_int != e.is_int and not o.is_bool for o in ELEMS.values())
 
 
+@cache
 def support(definition: OpDef) -> Support | None:
     """What compiles of an op; None for ops without probes."""
     legal: dict[str, None] = {}
@@ -229,6 +230,7 @@ def support(definition: OpDef) -> Support | None:
     return Support(tuple(legal), {chip: tuple(done) for chip, done in compiled.items()})
 
 
+@cache
 def conversions() -> dict[tuple[str, str], tuple[str, ...]]:
     """(from, to) → chips on which `convert` compiles."""
     out: dict[tuple[str, str], tuple[str, ...]] = {}
@@ -253,6 +255,7 @@ def conversion_probe(source: str, target: str) -> str:
     )
 
 
+@cache
 def special_forms() -> dict[str, tuple[str, ...]]:
     """Forms of accesses that are not compiled everywhere: chips on which they compile."""
     forms = {"gather": _GATHER, "scatter": _SCATTER}
