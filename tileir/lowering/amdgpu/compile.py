@@ -11,7 +11,7 @@ import json
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tileir.codeobject import CodeObject, CodeObjectError
 from tileir.ir.core import Kernel, Module
@@ -22,6 +22,7 @@ from tileir.lowering.amdgpu.emit.kernel import emit_module
 from tileir.lowering.amdgpu.failure import CodegenDiagnostic, CodegenError
 from tileir.lowering.amdgpu.worker import CompileOutput, worker_for
 from tileir.passes.manager import PrintAfter, find_kernel, run_pipeline
+from tileir.passes.mfma_choice import workgroup_waves
 
 # Process-wide options of LLVM for kernels with matrix instructions: our text is in final order, and the scheduler before
 # register allocation would undo it; the allocator then keeps accumulators in place (measured on 32 variants of one loop).
@@ -31,6 +32,8 @@ MFMA_OPTIONS = ("-enable-misched=0", "-greedy-reverse-local-assignment=1", "-dis
 # What is tried in turn until nothing spills; which one suits a kernel cannot be foreseen, only measured.
 MFMA_ATTEMPTS = (MFMA_OPTIONS, ("-enable-misched=0", "-disable-lsr"), ("-disable-lsr",))
 OTHER_ATTEMPTS = ((), ("-disable-lsr",), ("-enable-misched=0", "-disable-lsr"))
+OTHER_WAVES = (4, 8, 2, 16)  # numbers of waves to try, the likelier first
+SPILLED = "E0863"
 META_SECTION = ".tileir.meta"
 
 
@@ -73,9 +76,48 @@ def start_worker(matrix: bool = True) -> None:
 def compile_kernel(
     module: Module, kernel: str, target: str, options: Options | None = None, log: Log | None = None
 ) -> Compiled:
-    """Compiles one kernel of a module ("" for the only one) for a chip. Raises CompileError."""
+    """Compiles one kernel of a module ("" for the only one) for a chip. Raises CompileError.
+
+    Where nobody said how many waves a workgroup has and the registers of the default number do not suffice, other numbers
+    are tried; a remark says which one it became.
+    """
     options = options or Options()
     log = log if log is not None else Log()
+    try:
+        return _compile_once(module, kernel, target, options, log)
+    except CompileError as e:
+        if e.diagnostics[0].code != SPILLED or options.start_from is not None:
+            raise
+        source = find_kernel(module, kernel)
+        default = _open_waves(module, source, target, options)
+        for waves in OTHER_WAVES if default else ():
+            if waves == default:
+                continue
+            fixed = replace(source, attrs={**source.attrs, "waves": waves})
+            others = replace(module, kernels=[fixed if k is source else k for k in module.kernels])
+            attempt = Log()
+            try:
+                compiled = _compile_once(others, source.name, target, options, attempt)
+            except CompileError:
+                continue
+            log.diagnostics[:] = attempt.diagnostics
+            compiled.kernel, compiled.log = source, log
+            text = f"{waves} waves a workgroup: the registers do not suffice for the usual {default}"
+            log.remark("R0803", text, source.loc)
+            return compiled
+        raise
+
+
+def _open_waves(module: Module, source: Kernel, target: str, options: Options) -> int:
+    """The default number of waves, 0 if the text or its schedule states one."""
+    bound = run_pipeline(
+        module, source.name, target, schedule=options.schedule, stop_after="specialise", log=Log()
+    ).kernel
+    stated = "waves" in bound.attrs or any(op.attrs.get("waves") for op in bound.walk())
+    return 0 if stated else workgroup_waves(bound)
+
+
+def _compile_once(module: Module, kernel: str, target: str, options: Options, log: Log) -> Compiled:
     timings: dict[str, float] = {}
     source = find_kernel(module, kernel)
     worker = worker_for(worker_options(source))
@@ -160,7 +202,7 @@ def _generate(
         raise CompileError(
             [
                 Diagnostic(
-                    "E0863",
+                    SPILLED,
                     f"registers do not suffice: {vector} vector registers spill, {in_memory} bytes of scratch memory per lane",
                     loc,
                     legal="smaller tiles, more waves, or --allow-spills to accept it",
