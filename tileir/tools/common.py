@@ -9,8 +9,10 @@ import tempfile
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tileir.ir.diagnostics import CompileError, Diagnostic
+if TYPE_CHECKING:
+    from tileir.ir.diagnostics import Diagnostic
 
 EXIT_OK, EXIT_ERROR, EXIT_USAGE, EXIT_INTERNAL = 0, 1, 2, 3
 
@@ -29,15 +31,20 @@ def run_tool(name: str, main: Callable[[Sequence[str]], int], argv: Sequence[str
     except UsageError as e:
         print(f"{name}: {e}\nTry '{name} --help'.", file=sys.stderr)
         return EXIT_USAGE
-    except CompileError as e:
-        print(e.render(), file=sys.stderr)
-        return EXIT_ERROR
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone; nothing to say to it
         return EXIT_OK
     except KeyboardInterrupt:
         return 130
-    except (Exception, RecursionError) as e:  # the last resort
+    except (Exception, RecursionError) as e:
+        # the compiler's errors: where it has not been loaded there are none, and the simulator's tool never loads it
+        if "tileir.ir.diagnostics" in sys.modules:
+            from tileir.ir.diagnostics import CompileError
+
+            if isinstance(e, CompileError):
+                print(e.render(), file=sys.stderr)
+                return EXIT_ERROR
+        # the last resort
         place = traceback.extract_tb(e.__traceback__)[-1]
         where = f"{Path(place.filename).name}:{place.lineno}"
         print(
