@@ -1,11 +1,13 @@
 """Random well-typed kernels, for property tests of everything that reads or changes kernels.
 
 `kernels()` draws a tile-level kernel that verifies and has defined behaviour for any arrays that fit its views: loops are
-short, every access may reach outside its view (which is defined), and integer division is total.
+short, every access may reach outside its view (which is defined), integer division is total, and every workgroup stores to
+places of its own.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -21,6 +23,7 @@ from tileir.ir.verifier import verify
 FLOATS = ("f32", "bf16", "f16", "f64")
 INTS = ("i32", "i64", "i16", "i8")
 _DIMS = (1, 2, 3, 8, 16, 32)
+_EXACT_UNARY = "neg abs sqrt rcp floor ceil round".split()
 _FLOAT_UNARY = "neg abs exp exp2 log log2 sqrt rsqrt rcp sin cos tanh erf sigmoid floor ceil round".split()
 _BINARY = "add sub mul div mod min max".split()
 _INT_BINARY = "cdiv and or xor shl shr".split()
@@ -40,6 +43,8 @@ class Limits:
     views: int = 2
     outputs: int = 2
     exclude: frozenset[str] = field(default_factory=frozenset)
+    exact: bool = False
+    """Only kernels of which every bit is defined: no sums of floats, no functions, no bits of NaN."""
 
 
 class _Maker:
@@ -152,7 +157,8 @@ class _Maker:
 
     def unary(self) -> Value:
         a = self.any_value()
-        return self.emit(self.pick(_FLOAT_UNARY if a.tile.elem.is_float else ["neg", "abs", "not"]), [a])
+        floats = _EXACT_UNARY if self.limits.exact else _FLOAT_UNARY
+        return self.emit(self.pick(floats if a.tile.elem.is_float else ["neg", "abs", "not"]), [a])
 
     def where(self) -> Value:
         a = self.any_value()
@@ -172,7 +178,7 @@ class _Maker:
         return self.emit("convert", [a], attrs={"elem": self.elem()})
 
     def bitcast(self) -> Value:
-        a = self.any_value()
+        a = self.any_value("int" if self.limits.exact else "int float")
         same = [ELEMS[n] for n in self.limits.elems if ELEMS[n].bits == a.tile.elem.bits]
         return self.emit("bitcast", [a], attrs={"elem": self.pick(same)})
 
@@ -195,7 +201,8 @@ class _Maker:
     def reduce(self) -> Value:
         a = self.any_value(rank=self.draw(st.integers(1, 2)))
         attrs: dict[str, object] = {"axis": self.draw(st.integers(0, a.tile.rank - 1))}
-        return self.emit(self.pick(_REDUCE), [a], attrs=attrs)
+        ordered = self.limits.exact and a.tile.elem.is_float
+        return self.emit(self.pick(["reduce_max", "reduce_min"] if ordered else _REDUCE), [a], attrs=attrs)
 
     def mma(self) -> Value:
         floats = [n for n in self.limits.elems if ELEMS[n].is_float]
@@ -346,22 +353,24 @@ def kernels(draw: st.DrawFn, limits: Limits = Limits()) -> Kernel:
         maker.emit("dim", attrs={"symbol": symbol})
     for _ in range(draw(st.integers(1, limits.ops))):
         maker.step()
+    sizes = [draw(st.integers(1, 3)) for _ in range(rank)]
+    place = maker.b.constant(0, I32)
+    for size, i in zip(reversed(sizes), reversed(ids.results), strict=True):
+        place = maker.b.value("add", [maker.b.value("mul", [place, maker.b.constant(size, I32)]), i])
     stored = draw(st.lists(st.sampled_from(maker.pool[-6:]), min_size=1, max_size=limits.outputs))
     for i, value in enumerate(stored):
         if value.tile.elem.is_bool:
             value = maker.emit("convert", [value], attrs={"elem": maker.elem()})
         shape = value.tile.shape
-        view = Value(f"O{i}", GlobalType(value.tile.elem, shape or (1,)))
+        view = Value(f"O{i}", GlobalType(value.tile.elem, (math.prod(sizes), *shape)))
         args.append(view)
         zero = maker.b.constant(0, I32)
-        spans = tuple(shape) if shape else (None,)
-        maker.b.op("store", [value, view, *[zero] * len(spans)], spans=spans)
-    sizes = [expr.integer(draw(st.integers(1, 3))) for _ in range(rank)]
+        maker.b.op("store", [value, view, place, *[zero] * len(shape)], spans=(None, *shape))
     kernel = Kernel(
         draw(st.sampled_from(["k", "mma", "for_1"])),
         draw(st.dictionaries(st.sampled_from(["BM", "T", "CAUSAL", "EPS"]), _param_values, max_size=3)),
         args,
-        tuple(sizes),
+        tuple(expr.integer(n) for n in sizes),
         maker.b.block,
         fp=draw(st.sampled_from(["default", "strict", "fast"])),
     )
