@@ -244,3 +244,16 @@ def test_hot_loop_with_a_small_loop_inside() -> None:
 """)
     assert kernel.hot == 0 and len(kernel.loops) == 2
     assert kernel.spills.loop_accumulator_moves == 1
+
+
+def test_hot_loop_is_the_inner_one_of_two_with_matrix_work() -> None:
+    kernel = report("""
+.Louter:
+  v_mfma_f32_16x16x16_f16 v[4:7], v[0:1], v[2:3], v[4:7]
+.Linner:
+  v_mfma_f32_16x16x16_f16 v[4:7], v[0:1], v[2:3], v[4:7]
+  s_cbranch_scc1 .Linner
+  s_cbranch_vccz .Louter
+  s_endpgm
+""")
+    assert kernel.hot == 1 and kernel.loops[0].counts.mfma_count == 2
