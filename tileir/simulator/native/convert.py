@@ -5,10 +5,11 @@ from __future__ import annotations
 from .. import state
 from ..decoder import Instruction
 from .builder import Builder, Value, count, vec
+from .floats import is_nan, quiet
 from .op import Context, Lower, Op
 from .smallfloat import SmallFloat, bf8, decode, encode, fp8
 from .valu import Frame, Signature, lower_with, sig
-from .valu_float import is_nan, narrow_half, quiet
+from .valu_float import narrow_half
 
 
 def _to_int(b: Builder, x: Value, element: str, *, signed: bool) -> Value:

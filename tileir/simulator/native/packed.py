@@ -9,7 +9,7 @@ from ..decoder import Instruction, Operand
 from .builder import LANES, Builder, Value, vec
 from .op import Context, Lower, Op, Unsupported, checks_of, require, slot_of
 from .valu import LLVM_TYPE, WIDTH, flush_denormals, sign_mask
-from .valu_float import _propagating, fma, fmax, fmin  # pyright: ignore[reportPrivateUsage]
+from .valu_float import fma, fmax, fmin, propagating
 
 Expression = Callable[..., Value]
 
@@ -24,8 +24,8 @@ _PACKED: dict[str, tuple[str, int, Expression]] = {
     "v_pk_fma_f16": ("f16", 3, fma),
     "v_pk_min_f16": ("f16", 2, fmin),
     "v_pk_max_f16": ("f16", 2, fmax),
-    "v_pk_minimum3_f16": ("f16", 3, lambda b, x, y, z: _propagating(b, _propagating(b, x, y, False), z, False)),
-    "v_pk_maximum3_f16": ("f16", 3, lambda b, x, y, z: _propagating(b, _propagating(b, x, y, True), z, True)),
+    "v_pk_minimum3_f16": ("f16", 3, lambda b, x, y, z: propagating(b, propagating(b, x, y, False), z, False)),
+    "v_pk_maximum3_f16": ("f16", 3, lambda b, x, y, z: propagating(b, propagating(b, x, y, True), z, True)),
     "v_pk_add_i16": ("i16", 2, lambda b, x, y: x + y),
     "v_pk_add_u16": ("i16", 2, lambda b, x, y: x + y),
     "v_pk_sub_i16": ("i16", 2, lambda b, x, y: x - y),

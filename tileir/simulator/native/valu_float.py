@@ -6,29 +6,10 @@ import math
 from collections.abc import Callable
 
 from .builder import Builder, Value, bits, count, vec
+from .division import div_fixup, div_fmas, div_scale
+from .floats import BIAS, EXPONENT, MANTISSA, is_nan, is_signalling, nan, quiet, raw
 from .op import Lower
 from .valu import LLVM_TYPE, Signature, lower_with, sig
-
-_EXPONENT = {16: 0x7C00, 32: 0x7F800000, 64: 0x7FF0000000000000}
-_QUIET = {16: 0x0200, 32: 0x00400000, 64: 0x0008000000000000}
-_MANTISSA = {16: 10, 32: 23, 64: 52}
-_BIAS = {16: 15, 32: 127, 64: 1023}
-
-
-def raw(x: Value) -> Value:
-    return x.bitcast(f"i{bits(x.ty)}")
-
-
-def is_nan(x: Value) -> Value:
-    return x.cmp("uno", x)
-
-
-def quiet(x: Value) -> Value:
-    return (raw(x) | _QUIET[bits(x.ty)]).bitcast(x.ty)
-
-
-def is_signalling(x: Value) -> Value:
-    return is_nan(x) & (raw(x) & _QUIET[bits(x.ty)]).cmp("eq", 0)
 
 
 def _extreme(b: Builder, x: Value, y: Value, largest: bool) -> Value:
@@ -51,7 +32,7 @@ def fmax(b: Builder, x: Value, y: Value) -> Value:
     return _extreme(b, x, y, True)
 
 
-def _propagating(b: Builder, x: Value, y: Value, largest: bool) -> Value:
+def propagating(b: Builder, x: Value, y: Value, largest: bool) -> Value:
     """IEEE-754-2019 minimum/maximum: any NaN wins."""
     out = _extreme(b, x, y, largest)
     return is_nan(x).select(quiet(x), is_nan(y).select(quiet(y), out))
@@ -141,12 +122,6 @@ def _log2(b: Builder, x: Value) -> Value:
     return is_nan(x).select(quiet(x), out)
 
 
-def nan(b: Builder, ty: str) -> Value:
-    """The default quiet NaN."""
-    width = bits(ty)
-    return b.const(vec(f"i{width}", count(ty)), _EXPONENT[width] | _QUIET[width]).bitcast(ty)
-
-
 def _sine(b: Builder, x: Value, cosine: bool) -> Value:
     """sin or cos of 2 pi x; beyond 256 revolutions 0 and 1. [CDNA3 ISA, V_SIN_F32]"""
     wide = x.cast("fpext", "double")
@@ -183,7 +158,7 @@ def _fract(b: Builder, x: Value) -> Value:
     """x - floor(x), below one. [CDNA3 ISA, V_FRACT]"""
     width = bits(x.ty)
     part = x - b.intrinsic("floor", x)
-    limit = b.const(vec(f"i{width}", count(x.ty)), (_BIAS[width] << _MANTISSA[width]) - 1).bitcast(x.ty)
+    limit = b.const(vec(f"i{width}", count(x.ty)), (BIAS[width] << MANTISSA[width]) - 1).bitcast(x.ty)
     return part.cmp("ogt", limit).select(limit, part)
 
 
@@ -228,15 +203,15 @@ def _scale_down(b: Builder, x: Value, n: Value) -> Value:
 def _frexp_exp(b: Builder, x: Value, result: str) -> Value:
     """Exponent e of x = m 2**e, 1/2 <= |m| < 1; 0 for zero, infinity and NaN. [CDNA3 ISA, V_FREXP_EXP]"""
     width = bits(x.ty)
-    m = _MANTISSA[width]
+    m = MANTISSA[width]
     pattern = raw(x)
-    field = (pattern & _EXPONENT[width]) >> m
+    field = (pattern & EXPONENT[width]) >> m
     mantissa = pattern & ((1 << m) - 1)
     lead = b.intrinsic("ctlz", mantissa, b.const("i1", 0), ty=mantissa.ty)
-    normal = field - (_BIAS[width] - 1)
-    denormal = b.const(lead.ty, (width - m - 1) - (_BIAS[width] - 2)) - lead
+    normal = field - (BIAS[width] - 1)
+    denormal = b.const(lead.ty, (width - m - 1) - (BIAS[width] - 2)) - lead
     out = field.cmp("eq", 0).select(denormal, normal)
-    special = field.cmp("eq", _EXPONENT[width] >> m) | (pattern << 1).cmp("eq", 0)
+    special = field.cmp("eq", EXPONENT[width] >> m) | (pattern << 1).cmp("eq", 0)
     out = special.select(b.const(out.ty, 0), out)
     target = int(result[1:])
     return out if target == width else out.trunc(result) if target < width else out.sext(result)
@@ -244,16 +219,16 @@ def _frexp_exp(b: Builder, x: Value, result: str) -> Value:
 
 def _frexp_mant(b: Builder, x: Value) -> Value:
     width = bits(x.ty)
-    m = _MANTISSA[width]
+    m = MANTISSA[width]
     pattern = raw(x)
     sign = pattern & -(1 << (width - 1))
-    field = pattern & _EXPONENT[width]
+    field = pattern & EXPONENT[width]
     mantissa = pattern & ((1 << m) - 1)
     lead = b.intrinsic("ctlz", mantissa, b.const("i1", 0), ty=mantissa.ty) - (width - m - 1)
     shifted = (mantissa << (lead & (width - 1))) & ((1 << m) - 1)
     body = field.cmp("eq", 0).select(shifted, mantissa)
-    out = (sign | body | ((_BIAS[width] - 1) << m)).bitcast(x.ty)
-    special = field.cmp("eq", _EXPONENT[width])
+    out = (sign | body | ((BIAS[width] - 1) << m)).bitcast(x.ty)
+    special = field.cmp("eq", EXPONENT[width])
     out = special.select(is_nan(x).select(quiet(x), x), out)
     return x.cmp("oeq", 0.0).select(x, out)
 
@@ -261,119 +236,6 @@ def _frexp_mant(b: Builder, x: Value) -> Value:
 def _legacy_mul(b: Builder, x: Value, y: Value) -> Value:
     """0 * anything is 0. [CDNA3 ISA, V_MUL_LEGACY_F32]"""
     return (x.cmp("oeq", 0.0) | y.cmp("oeq", 0.0)).select(b.const(x.ty, 0.0), x * y)
-
-
-def _exponent_field(x: Value) -> Value:
-    width = bits(x.ty)
-    return (raw(x) & _EXPONENT[width]) >> _MANTISSA[width]
-
-
-_SCALE = {32: (96, 64, 23), 64: (768, 128, 53)}
-
-
-def _div_scale(b: Builder, s0: Value, s1: Value, s2: Value) -> tuple[Value, Value]:
-    """Scales denominator (s0 = s1) or numerator (s0 = s2) of s2 / s1 away from the edges of the range; the mask tells
-    DIV_FMAS to undo it. [CDNA3 ISA, V_DIV_SCALE]
-
-    The ISA text says that a denominator with a denormal reciprocal is scaled by 2**-n, except that it is scaled up
-    when the quotient is denormal too; only scaling it down makes the whole sequence round correctly, so it is scaled
-    down in both cases.
-    """
-    width = bits(s0.ty)
-    gap, n, tiny = _SCALE[width]
-    e1, e2 = _exponent_field(s1), _exponent_field(s2)
-    up = b.const(s0.ty, math.ldexp(1.0, n))
-    down = b.const(s0.ty, math.ldexp(1.0, -n))
-    one = b.const(s0.ty, 1.0)
-    is_denominator = s0.cmp("oeq", s1)
-    is_numerator = s0.cmp("oeq", s2)
-
-    def denormal(v: Value) -> Value:
-        return _exponent_field(v).cmp("eq", 0) & v.cmp("one", 0.0)
-
-    zero = s1.cmp("oeq", 0.0) | s2.cmp("oeq", 0.0)
-    huge = (e2 - e1).cmp("sge", gap)
-    small_denominator = denormal(s1)
-    small_reciprocal = denormal(one / s1)
-    small_quotient = denormal(s2 / s1)
-    tiny_numerator = e2.cmp("ule", tiny)
-
-    factor = tiny_numerator.select(up, one)
-    factor = small_quotient.select(is_numerator.select(up, one), factor)
-    factor = small_reciprocal.select(down, factor)
-    factor = (small_reciprocal & small_quotient).select(is_denominator.select(down, one), factor)
-    factor = small_denominator.select(up, factor)
-    factor = huge.select(is_denominator.select(up, one), factor)
-    out = zero.select(nan(b, s0.ty), s0 * factor)
-    mask = ~zero & (huge | (~small_denominator & small_quotient))
-    return out, mask
-
-
-def _div_fmas(b: Builder, x: Value, y: Value, z: Value, scaled: Value) -> Value:
-    """fma, then 2**±n where DIV_SCALE said so, rounded once; the sign follows from the size of z.
-    [RDNA3 ISA, V_DIV_FMAS]"""
-    width = bits(x.ty)
-    n = _SCALE[width][1]
-    plain = b.fma(x, y, z)
-    large = _exponent_field(z).cmp("ugt", _BIAS[width])
-    up = plain * math.ldexp(1.0, n)
-    down = _scale_single(b, x, y, z, n) if width == 32 else _scale_double(b, x, y, z, plain, n)
-    overflow = b.intrinsic("fabs", plain).cmp("oeq", math.inf)
-    return scaled.select(overflow.select(plain, large.select(up, down)), plain)
-
-
-def _scale_single(b: Builder, x: Value, y: Value, z: Value, n: int) -> Value:
-    """(x y + z) / 2**n in f32 with one rounding: the sum is kept in f64, rounded to odd."""
-    p, q, r = (v.cast("fpext", "double") for v in (x, y, z))
-    product = p * q
-    total = product + r
-    back = total - product
-    rest = (product - (total - back)) + (r - back)
-    pattern = raw(total)
-    grow = rest.cmp("ogt", 0.0) ^ pattern.cmp("slt", 0)
-    moved = grow.select(b.const(pattern.ty, 1), -1)
-    inexact = rest.cmp("one", 0.0) & (pattern & 1).cmp("eq", 0)
-    odd = inexact.select(pattern + moved, pattern).bitcast("double")
-    return (odd * math.ldexp(1.0, -n)).cast("fptrunc", "float")
-
-
-def _scale_double(b: Builder, x: Value, y: Value, z: Value, plain: Value, n: int) -> Value:
-    """(x y + z) / 2**n in f64: a denormal result that is a tie by ``plain`` is decided by the rounding error of
-    ``plain``. The error is exact because z is close to the sum where DIV_FMAS is used."""
-    near = plain * math.ldexp(1.0, -n)
-    distance = plain - near * math.ldexp(1.0, n)
-    error = b.fma(x, y, z - plain)
-    tie = b.intrinsic("fabs", distance).cmp("oeq", math.ldexp(1.0, n - 1075))
-    away = (distance.cmp("ogt", 0.0) & error.cmp("ogt", 0.0)) | (distance.cmp("olt", 0.0) & error.cmp("olt", 0.0))
-    smallest = b.intrinsic("copysign", b.const(x.ty, math.ldexp(1.0, -1074)), distance)
-    return (tie & away).select(near + smallest, near)
-
-
-def _div_fixup(b: Builder, q: Value, d: Value, n: Value) -> Value:
-    """Special cases of n / d around the quotient q. [CDNA3 ISA, V_DIV_FIXUP]
-
-    A NaN quotient of two finite numbers can only come from an overflow inside the sequence (inf - inf), so it becomes
-    infinity; the ISA text leaves this case to the reader.
-    """
-    width = bits(q.ty)
-    sign = (raw(d) ^ raw(n)) & -(1 << (width - 1))
-    infinite = b.const(raw(q).ty, _EXPONENT[width])
-    magnitude = is_nan(q).select(infinite, raw(q) & ((1 << (width - 1)) - 1))
-    fabs_d, fabs_n = b.intrinsic("fabs", d), b.intrinsic("fabs", n)
-    infinity = b.const(magnitude.ty, _EXPONENT[width])
-    zero = b.const(magnitude.ty, 0)
-    out = magnitude
-    gap = _exponent_field(n) - _exponent_field(d)
-    if width != 16:
-        out = gap.cmp("slt", {32: -150, 64: -1075}[width]).select(zero, out)
-    out = (fabs_d.cmp("oeq", math.inf) | n.cmp("oeq", 0.0)).select(zero, out)
-    out = (d.cmp("oeq", 0.0) | fabs_n.cmp("oeq", math.inf)).select(infinity, out)
-    value = (sign | out).bitcast(q.ty)
-    invalid = (d.cmp("oeq", 0.0) & n.cmp("oeq", 0.0)) | (fabs_d.cmp("oeq", math.inf) & fabs_n.cmp("oeq", math.inf))
-    negative_nan = raw(nan(b, q.ty)) | -(1 << (width - 1))
-    value = invalid.select(negative_nan.bitcast(q.ty), value)
-    value = is_nan(d).select(quiet(d), value)
-    return is_nan(n).select(quiet(n), value)
 
 
 _ARITHMETIC: dict[str, tuple[str, Callable[..., Value]]] = {
@@ -393,7 +255,7 @@ _ARITHMETIC: dict[str, tuple[str, Callable[..., Value]]] = {
     "v_rndne": ("T = T", lambda b, x: b.intrinsic("rint", x)),
     "v_floor": ("T = T", lambda b, x: b.intrinsic("floor", x)),
     "v_frexp_mant": ("T = T", _frexp_mant),
-    "v_div_fixup": ("T = T T T", _div_fixup),
+    "v_div_fixup": ("T = T T T", div_fixup),
 }
 _TRANSCENDENTAL = {"v_rcp", "v_rsq", "v_sqrt"}
 """f32 forms that flush denormals in every mode, as LLVM's expansions of division, square root, exp2 and log2 assume."""
@@ -436,15 +298,15 @@ SIGNATURES.update(
         "v_frexp_exp_i32_f32": sig("i32 = f32", lambda b, x: _frexp_exp(b, x, "i32")),
         "v_frexp_exp_i32_f64": sig("i32 = f64", lambda b, x: _frexp_exp(b, x, "i32")),
         "v_frexp_exp_i16_f16": sig("i16 = f16", lambda b, x: _frexp_exp(b, x, "i16")),
-        "v_div_scale_f32": sig("f32 m = f32 f32 f32", _div_scale, raw=True),
-        "v_div_scale_f64": sig("f64 m = f64 f64 f64", _div_scale, raw=True),
-        "v_div_fmas_f32": sig("f32 = f32 f32 f32", _div_fmas, vcc=True),
-        "v_div_fmas_f64": sig("f64 = f64 f64 f64", _div_fmas, vcc=True),
+        "v_div_scale_f32": sig("f32 m = f32 f32 f32", div_scale, raw=True),
+        "v_div_scale_f64": sig("f64 m = f64 f64 f64", div_scale, raw=True),
+        "v_div_fmas_f32": sig("f32 = f32 f32 f32", div_fmas, vcc=True),
+        "v_div_fmas_f64": sig("f64 = f64 f64 f64", div_fmas, vcc=True),
         "v_minimum3_f32": sig(
-            "f32 = f32 f32 f32", lambda b, x, y, z: _propagating(b, _propagating(b, x, y, False), z, False)
+            "f32 = f32 f32 f32", lambda b, x, y, z: propagating(b, propagating(b, x, y, False), z, False)
         ),
         "v_maximum3_f32": sig(
-            "f32 = f32 f32 f32", lambda b, x, y, z: _propagating(b, _propagating(b, x, y, True), z, True)
+            "f32 = f32 f32 f32", lambda b, x, y, z: propagating(b, propagating(b, x, y, True), z, True)
         ),
     }
 )
@@ -500,8 +362,8 @@ def _class(b: Builder, x: Value, classes: Value) -> Value:
     width = bits(x.ty)
     pattern = raw(x)
     negative = pattern.cmp("slt", 0)
-    field = pattern & _EXPONENT[width]
-    mantissa = pattern & ((1 << _MANTISSA[width]) - 1)
+    field = pattern & EXPONENT[width]
+    mantissa = pattern & ((1 << MANTISSA[width]) - 1)
     wide = classes if bits(classes.ty) == 32 else classes.zext("i32")
 
     def bit(n: int) -> Value:
@@ -513,7 +375,7 @@ def _class(b: Builder, x: Value, classes: Value) -> Value:
     )
     infinite = negative.select(bit(2), bit(9))
     nan_bit = is_signalling(x).select(bit(0), bit(1))
-    special = field.cmp("eq", _EXPONENT[width])
+    special = field.cmp("eq", EXPONENT[width])
     index = special.select(is_nan(x).select(nan_bit, infinite), finite)
     return ((wide >> index) & 1).cmp("ne", 0)
 
