@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from .. import state
 from ..decoder import Instruction
-from . import buffer, compare, convert, cross_lane, flow, global_memory, lds, mfma, packed, salu, valu_float, valu_int
+from . import (
+    buffer,
+    compare,
+    convert,
+    cross_lane,
+    flow,
+    global_memory,
+    lds,
+    mfma,
+    packed,
+    salu,
+    scaled,
+    valu_float,
+    valu_int,
+)
 from .builder import Builder
 from .op import Context, Lower, Op, Unsupported
 
@@ -16,6 +30,7 @@ for _family in (
     valu_float,
     compare,
     convert,
+    scaled,
     packed,
     cross_lane,
     lds,
