@@ -5,11 +5,10 @@ from __future__ import annotations
 from .. import state
 from ..decoder import Instruction
 from .builder import Builder, Value, count, vec
-from .floats import is_nan, quiet
+from .floats import is_nan
 from .op import Context, Lower, Op
 from .smallfloat import SmallFloat, bf8, decode, encode, fp8
 from .valu import Frame, Signature, lower_with, sig
-from .valu_float import narrow_half
 
 
 def _to_int(b: Builder, x: Value, element: str, *, signed: bool) -> Value:
@@ -193,5 +192,3 @@ for _kind in ("fp8", "bf8"):
     OPS[f"v_cvt_pk_f32_{_kind}"] = _from_two_bytes
     OPS[f"v_cvt_pk_{_kind}_f32"] = _to_two_bytes
     OPS[f"v_cvt_sr_{_kind}_f32"] = _to_byte_stochastic
-
-__all__ = ["OPS", "SIGNATURES", "bf16_rne", "narrow_half", "quiet"]

@@ -9,7 +9,7 @@ from .builder import Builder, Value, bits, count, vec
 from .division import div_fixup, div_fmas, div_scale
 from .floats import BIAS, EXPONENT, MANTISSA, is_nan, is_signalling, nan, quiet, raw
 from .op import Lower
-from .valu import LLVM_TYPE, Signature, lower_with, sig
+from .valu import Signature, lower_with, sig
 
 
 def _extreme(b: Builder, x: Value, y: Value, largest: bool) -> Value:
@@ -389,5 +389,3 @@ for _ty in ("f16", "f32", "f64"):
             f"m = {_ty} {_ty}", lambda b, x, y, value=_value: b.const(vec("i1", count(x.ty)), value), raw=True
         )
     COMPARES[f"class_{_ty}"] = sig(f"m = {_ty} {'i16' if _ty == 'f16' else 'i32'}", _class, raw=True)
-
-__all__ = ["COMPARES", "LLVM_TYPE", "OPS", "SIGNATURES"]

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from .core import DTYPES, Array, fma_lanes, pattern, round_exact, vector
+from .core import Array, fma_lanes, pattern, round_exact, vector
 
 _LAYOUT = {2: (5, 10), 4: (8, 23), 8: (11, 52)}
 
@@ -320,5 +320,3 @@ def _dot2(kind: str) -> Callable[[Array, Array, Array], Array]:
 for _t in ("f16", "bf16"):
     vector(f"v_dot2_f32_{_t}", "f32 = u32 u32 f32", _dot2(_t))
     vector(f"v_dot2c_f32_{_t}", "f32 = u32 u32", _dot2(_t), accumulate=True)
-
-__all__ = ["DTYPES", "classify", "div_fixup", "div_fmas", "div_scale", "fields", "flush", "fmax", "fmin", "signalling"]
