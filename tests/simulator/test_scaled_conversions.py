@@ -188,6 +188,15 @@ def test_stochastic_rounding_to_16_bits(name: str, step: float, half: int) -> No
         assert np.isinf(convert(np.full(64, 65519.0), np.full(64, 0xFFFFFFFF, np.uint32))).all()
 
 
+def test_source_modifiers() -> None:
+    b = Bench("gfx950")
+    b.set(v(1), np.full(64, np.float32(-3)))
+    b.set(v(2), np.full(64, np.float32(1)))
+    b.row(v(3))[:] = 0
+    b.must_run(instruction("v_cvt_scalef32_pk_fp8_f32", v(3), v(1, abs=True), v(2, neg=True), v(2)))
+    assert (b.row(v(3)) == 0xB844).all()
+
+
 def test_unknown_selectors_are_refused() -> None:
     with pytest.raises(Unsupported):
         OPS["v_cvt_scalef32_pk_fp8_f16"](

@@ -155,6 +155,12 @@ class _Operand:
             return [b.load(vec("i32", LANES), pointer, 0, _ROW) for pointer in at]
         return [b.splat(b.load("i32", b.row(self.slot)) if self.kind == "s" else b.slot(self.slot, "i32"))]
 
+    def modified(self, pattern: Value) -> Value:
+        """An f32 with the source modifiers."""
+        if self.abs:
+            pattern = pattern & 0x7FFFFFFF
+        return pattern ^ -0x80000000 if self.neg else pattern
+
 
 def _elements(b: Builder, shape: Shape, sources: list[list[Value]], op_sel: int) -> list[Value]:
     """The source elements as f32."""
@@ -196,11 +202,8 @@ def _lower(inst: Instruction, context: Context) -> Op:
         saturate = ((b.load("i32", b.w, state.MODE) >> 23) & 1).cmp("ne", 0)
         with b.chunks() as chunk:
             loaded = [s.load(b, chunk) for s in sources]
-            for s, words in zip(sources, loaded, strict=True):
-                if s.abs:
-                    words[0] = words[0] & 0x7FFFFFFF
-                if s.neg:
-                    words[0] = words[0] ^ -0x80000000
+            for s, row in zip(sources, loaded, strict=True):
+                row[0] = s.modified(row[0])
             noise = random.load(b, chunk)[0] if random else None
             factor = scale.load(b, chunk)[0]
             bits = SMALL[shape.to].bits if shape.down else _WIDE[shape.to]
@@ -240,11 +243,7 @@ def _lower_stochastic_half(inst: Instruction, context: Context) -> Op:
         write = b.exec_mask()
         saturate = ((b.load("i32", b.w, state.MODE) >> 23) & 1).cmp("ne", 0)
         with b.chunks() as chunk:
-            pattern, noise = source.load(b, chunk)[0], random.load(b, chunk)[0]
-            if source.abs:
-                pattern = pattern & 0x7FFFFFFF
-            if source.neg:
-                pattern = pattern ^ -0x80000000
+            pattern, noise = source.modified(source.load(b, chunk)[0]), random.load(b, chunk)[0]
             if brain:
                 rounded = (pattern + (noise >> 16)) >> 16
                 code = (pattern & 0x7FFFFFFF).cmp("ugt", 0x7F800000).select((pattern >> 16) | 0x40, rounded)
@@ -275,5 +274,7 @@ def _names() -> list[str]:
     return [f"v_cvt_scalef32_{name}" for name in names]
 
 
-OPS: dict[str, Lower] = dict.fromkeys(_names(), _lower)
-OPS |= dict.fromkeys(("v_cvt_sr_f16_f32", "v_cvt_sr_bf16_f32"), _lower_stochastic_half)
+OPS: dict[str, Lower] = {
+    **dict.fromkeys(_names(), _lower),
+    **dict.fromkeys(("v_cvt_sr_f16_f32", "v_cvt_sr_bf16_f32"), _lower_stochastic_half),
+}
