@@ -17,8 +17,7 @@ What is run, by the words after the three backquotes:
     python               a script; an `output` block right below holds what it prints
 
 In expected output "…" stands for any text within a line, and a line that is only "…" for any lines: for what changes from
-run to run, such as times. Blocks with any other word are shown only. The commands tileir-opt, tileir-run and tileir-inspect are
-those of this tree; `examples/` is there.
+run to run, such as times. Blocks with any other word are shown only. The commands of TileIR are those of this tree; `examples/` is there.
 """
 
 from __future__ import annotations
@@ -148,7 +147,7 @@ class Runner:
         """Small scripts with the names of the console commands."""
         bin_directory = self.directory / ".bin"
         bin_directory.mkdir()
-        for name in ("opt", "run", "inspect"):
+        for name in ("opt", "run", "inspect", "sim"):
             script = bin_directory / f"tileir-{name}"
             script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tileir.tools.{name} "$@"\n')
             script.chmod(0o755)
