@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from tileir.codeobject import CodeObject, CodeObjectError
@@ -29,9 +29,24 @@ from tileir.passes.mfma_choice import workgroup_waves
 # Loop strength reduction would turn the addresses of the element-wise version into dozens of induction variables: 69
 # spills in the 256x256x64 GEMM on gfx942 with it, none without.
 MFMA_OPTIONS = ("-enable-misched=0", "-greedy-reverse-local-assignment=1", "-disable-lsr")
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One way of generating code: options of LLVM, and whether the text is written to be `sparing` of registers."""
+
+    options: tuple[str, ...] = ()
+    sparing: bool = False
+
+
 # What is tried in turn until nothing spills; which one suits a kernel cannot be foreseen, only measured.
-MFMA_ATTEMPTS = (MFMA_OPTIONS, ("-enable-misched=0", "-disable-lsr"), ("-disable-lsr",))
-OTHER_ATTEMPTS = ((), ("-disable-lsr",), ("-enable-misched=0", "-disable-lsr"))
+MFMA_ATTEMPTS = (
+    Attempt(MFMA_OPTIONS),
+    Attempt(MFMA_OPTIONS, sparing=True),
+    Attempt(("-enable-misched=0", "-disable-lsr"), sparing=True),
+    Attempt(("-disable-lsr",), sparing=True),
+)
+OTHER_ATTEMPTS = (Attempt(), Attempt(("-disable-lsr",)), Attempt(("-enable-misched=0", "-disable-lsr")))
 OTHER_WAVES = (4, 8, 2, 16)  # numbers of waves to try, the likelier first
 SPILLED = "E0863"
 META_SECTION = ".tileir.meta"
@@ -133,15 +148,20 @@ def _compile_once(module: Module, kernel: str, target: str, options: Options, lo
         log=log,
     )
     timings["passes"] = sum(t for _, t in result.timings)
-    start = time.perf_counter()
-    try:
-        text = emit_module(result.kernel, result.context.target)
-    except CompileError as e:
-        raise CompileError(e.diagnostics, module.sources) from e
-    timings["emit"] = time.perf_counter() - start
     chip = result.context.target.name
+    timings["emit"] = 0.0
+
+    def text(attempt: Attempt) -> str:
+        start = time.perf_counter()
+        try:
+            return emit_module(result.kernel, result.context.target, sparing=attempt.sparing)
+        except CompileError as e:
+            raise CompileError(e.diagnostics, module.sources) from e
+        finally:
+            timings["emit"] += time.perf_counter() - start
+
     threading.Thread(target=_prepare_check, args=(chip,), daemon=True).start()  # this process is idle until code comes
-    compiled = _generate("mlir", text, result.context.target.name, _attempts(source), options, log, module, source.loc)
+    compiled = _generate("mlir", text, chip, _attempts(source), options, log, module, source.loc)
     compiled.kernel, compiled.final = source, result.kernel
     compiled.texts["tile"] = print_module(Module([result.kernel]))
     compiled.timings = {**timings, **compiled.timings}
@@ -161,25 +181,26 @@ def resume(
     log = log if log is not None else Log()
     module = Module([], sources={file: text})
     attempts = MFMA_ATTEMPTS if "mfma" in text else OTHER_ATTEMPTS
-    compiled = _generate(stage, text, target, attempts, options, log, module, Loc(file, 1, 1, 1, 2))
+    attempts = tuple(a for i, a in enumerate(attempts) if a.options not in [b.options for b in attempts[:i]])
+    compiled = _generate(stage, lambda _: text, target, attempts, options, log, module, Loc(file, 1, 1, 1, 2))
     _check_spills(compiled, options, Loc(file, 1, 1, 1, 2), log)
     return compiled
 
 
 def worker_options(kernel: Kernel) -> tuple[str, ...]:
     """LLVM options for a kernel: those of matrix loops where there is an `mma`, else LLVM's own scheduling."""
-    return _attempts(kernel)[0]
+    return _attempts(kernel)[0].options
 
 
-def _attempts(kernel: Kernel) -> tuple[tuple[str, ...], ...]:
+def _attempts(kernel: Kernel) -> tuple[Attempt, ...]:
     return MFMA_ATTEMPTS if any(op.name == "mma" for op in kernel.walk()) else OTHER_ATTEMPTS
 
 
 def _generate(
     stage: str,
-    text: str,
+    text: Callable[[Attempt], str],
     target: str,
-    attempts: tuple[tuple[str, ...], ...],
+    attempts: tuple[Attempt, ...],
     options: Options,
     log: Log,
     module: Module,
@@ -189,9 +210,10 @@ def _generate(
     memory are then an error unless the options allow them."""
     best: Compiled | None = None
     tried = attempts[:1] if stage == "asm" else attempts
-    for llvm in tried:
-        compiled = _generate_once(stage, text, target, llvm, options, log, module, loc)
-        compiled.stats["llvm_options"] = list(llvm)
+    for attempt in tried:
+        compiled = _generate_once(stage, text(attempt), target, attempt.options, options, log, module, loc)
+        compiled.stats["llvm_options"] = list(attempt.options)
+        compiled.stats["sparing"] = attempt.sparing
         if best is None or _spills(compiled) < _spills(best):
             best = compiled
         if not any(_spills(best)):

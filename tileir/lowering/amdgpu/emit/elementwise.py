@@ -358,11 +358,7 @@ def elementwise(s: State, op: Op, emit: Callable[[State, Op, int, list[str]], st
     n = min(widths, default=1)
     columns = [_column(s, v, t, n) for v in op.operands]
 
-    def make(i: int) -> str:
-        outer, s.w.loc = s.w.loc, op.loc
-        piece = emit(s, op, n, [column(i) for column in columns])
-        s.w.loc = outer
-        return piece
+    make = s.at(op.loc, lambda i: emit(s, op, n, [column(i) for column in columns]))
 
     if s.is_deferrable(op):
         s.values[op.result] = Tile.deferred(t, n, make)

@@ -26,15 +26,17 @@ _NO_HIDDEN = (
 )  # fmt: skip
 
 
-def emit_module(kernel: Kernel, target: Target) -> str:
+def emit_module(kernel: Kernel, target: Target, *, sparing: bool = False) -> str:
     """MLIR text of a `gpu.module` with the kernel. The kernel must be in the form that the pipeline ends with.
+
+    `sparing` reads operands from LDS only as the products need them: fewer registers, more waiting.
 
     Raises CompileError for an op that has no lowering.
     """
     file = os.path.basename(kernel.loc.file) or "kernel.tile"
     w = Writer(file)
     w.loc = kernel.loc
-    s = State(kernel, target, w)
+    s = State(kernel, target, w, sparing=sparing)
     for a in kernel.abi():
         if a.kind == "symbol":
             s.symbols[a.name] = (f"%sym_{a.name}", scalar_type(a.type.elem))

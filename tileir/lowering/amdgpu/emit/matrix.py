@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tileir.ir.core import Op, Value
 from tileir.ir.diagnostics import error
 from tileir.layout.mma import mma_plan
@@ -42,8 +44,8 @@ def mma(s: State, op: Op) -> None:
     swapped = bool(op.attrs.get("swapped", False))
     assert a.layout is not None and b.layout is not None and c.layout is not None
     plan = mma_plan(a.layout, b.layout, c.layout, instr=(m, n, k), operand_bits=a.elem.bits, swapped=swapped)
-    a_pieces = _operand(s, op.operands[0], plan.a_registers, 1)
-    b_pieces = _operand(s, op.operands[1], plan.b_registers, 0)
+    a_piece = _operand(s, op.operands[0], plan.a_registers, 1)
+    b_piece = _operand(s, op.operands[1], plan.b_registers, 0)
     acc_type = vector_type(scalar_type(c.elem), plan.c_registers)
     if len(op.operands) == 3:
         acc = list(s.tile(op.operands[2]).get(w, plan.c_registers))
@@ -54,28 +56,29 @@ def mma(s: State, op: Op) -> None:
     b_type = _operand_type(b.elem.name, plan.b_registers)
     for step in plan.steps:
         i = step.c // plan.c_registers
-        x = (a_pieces[step.a // plan.a_registers], a_type)
-        y = (b_pieces[step.b // plan.b_registers], b_type)
+        x = (a_piece(step.a // plan.a_registers), a_type)
+        y = (b_piece(step.b // plan.b_registers), b_type)
         if swapped:
             x, y = y, x
         acc[i] = w.op(f"amdgpu.mfma {m}x{n}x{k} {x[0]} * {y[0]} + {acc[i]} blgp = none : {x[1]}, {y[1]}, {acc_type}")
     s.values[op.result] = Tile(c, plan.c_registers, acc)
 
 
-def _operand(s: State, v: Value, n: int, k_axis: int) -> list[str]:
-    """Pieces of an operand. Where k does not fill the last instruction, what lies beyond it must be zero: it takes part in
+def _operand(s: State, v: Value, n: int, k_axis: int) -> Callable[[int], str]:
+    """Pieces of an operand by number. Where k does not fill the last instruction, what lies beyond it must be zero: it takes part in
     the products. Tiles read from LDS are zero there already."""
     tile, layout = s.tile(v), v.tile.layout
     assert layout is not None
     if not masks(layout, k_axis) or _from_lds(v):
-        return tile.get(s.w, n)
+        return lambda i: tile.part(s.w, i, n)
     element, zero = scalar_type(v.tile.elem), s.splat_literal(0, v.tile.elem, 1)
     scalars = list(tile.scalars(s.w))
     for r, value in enumerate(scalars):
         inside = hole_test(s, layout, r)
         if inside:
             scalars[r] = s.w.select(inside, value, zero, element)
-    return [s.w.pack(scalars[i : i + n], element) for i in range(0, len(scalars), n)]
+    pieces = [s.w.pack(scalars[i : i + n], element) for i in range(0, len(scalars), n)]
+    return lambda i: pieces[i]
 
 
 def _from_lds(v: Value) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from tileir.ir.core import Op, Value
@@ -177,8 +178,10 @@ def load(s: State, op: Op) -> None:
     n = width // t.elem.bytes
     registers = list(range(0, layout.num_registers, n))
     element = scalar_type(t.elem)
-    pieces: list[str] = []
-    for r, address in zip(registers, addresses(s, op.operands[0], layout, registers, shared), strict=True):
+
+    def read(i: int) -> str:
+        r = registers[i]
+        address = addresses(s, op.operands[0], layout, [r], shared)[0]
         inside = hole_test(s, layout, r)
         if inside:
             address = w.select(inside, address, base(s, op.operands[0]), POINTER)
@@ -187,8 +190,19 @@ def load(s: State, op: Op) -> None:
         )
         if inside:  # holes along k must be zero: they take part in products
             piece = w.select(inside, piece, s.splat_literal(0, t.elem, n), vector_type(element, n))
-        pieces.append(piece)
-    s.values[op.result] = Tile(t, n, pieces)
+        return piece
+
+    _read(s, op, n, read)
+
+
+def _read(s: State, op: Op, n: int, read: Callable[[int], str]) -> None:
+    """All pieces of a tile now, or each when the `mma` that uses the tile comes to it."""
+    t = op.result.tile
+    assert t.layout is not None
+    if op in s.late_reads:
+        s.values[op.result] = Tile.deferred(t, n, s.at(op.loc, read))
+    else:
+        s.values[op.result] = Tile(t, n, [read(i) for i in range(t.layout.num_registers // n)])
 
 
 def load_transposed(s: State, op: Op) -> None:
@@ -198,11 +212,12 @@ def load_transposed(s: State, op: Op) -> None:
     assert source is not None, "the op is only made where such a read exists"
     registers = list(range(0, source.num_registers, 4))
     piece = vector_type(scalar_type(t.elem), 4)
-    pieces = [
-        w.op(f"rocdl.ds.read.tr16.b64 {address} : {POINTER} -> {piece}")
-        for address in addresses(s, op.operands[0], source, registers)
-    ]
-    s.values[op.result] = Tile(t, 4, pieces)
+
+    def read(i: int) -> str:
+        address = addresses(s, op.operands[0], source, [registers[i]])[0]
+        return w.op(f"rocdl.ds.read.tr16.b64 {address} : {POINTER} -> {piece}")
+
+    _read(s, op, 4, read)
 
 
 def hole_test(s: State, layout: Layout, r: int) -> str:

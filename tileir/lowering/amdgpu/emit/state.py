@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tileir.ir.core import Block, Kernel, Op, Value
@@ -24,11 +25,27 @@ class State:
     w: Writer
     values: dict[Value, str | Tile] = field(default_factory=dict[Value, "str | Tile"])
     symbols: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    sparing: bool = False  # keep few registers in use, at the price of waiting for LDS
     needs_zeros: bool = False
     deferrable: set[Op] = field(default_factory=set[Op])
+    late_reads: set[Op] = field(default_factory=set[Op])  # LDS reads whose pieces are read when an `mma` needs them
 
     def __post_init__(self) -> None:
-        self.deferrable = _deferrable(self.kernel.body, uses(self.kernel))
+        users = uses(self.kernel)
+        self.deferrable = _deferrable(self.kernel.body, users)
+        if self.sparing:
+            self.late_reads = _late_reads(self.kernel.body, users)
+
+    def at(self, loc: Loc, make: Callable[[int], str]) -> Callable[[int], str]:
+        """`make` under the source location of the op that it belongs to, whenever it is called."""
+
+        def made(i: int) -> str:
+            outer, self.w.loc = self.w.loc, loc
+            piece = make(i)
+            self.w.loc = outer
+            return piece
+
+        return made
 
     def is_deferrable(self, op: Op) -> bool:
         """Whether the pieces of an elementwise result may be computed where they are used: by the only op that uses it, in
@@ -110,3 +127,34 @@ def _only_stored(users: dict[Value, list[tuple[Op, int]]], op: Op, here: set[Op]
             return chain
         if not get(op.name).elementwise:
             return set()
+
+
+def _late_reads(block: Block, users: dict[Value, list[tuple[Op, int]]]) -> set[Op]:
+    """LDS reads of operands of an `mma` that can be done piece by piece as the products need them: nothing happens to LDS
+    between the read and the `mma`."""
+    found: set[Op] = set()
+    for op in block.ops:
+        for region in op.regions:
+            found |= _late_reads(region, users)
+    for position, op in enumerate(block.ops):
+        if op.name != "mma":
+            continue
+        for v in op.operands[:2]:
+            read = v.owner
+            while read is not None and read.name == "transpose" and len(users[read.operands[0]]) == 1:
+                read = read.operands[0].owner
+            if (
+                read is not None
+                and read.name in ("shared_load", "shared_load_transposed")
+                and read in block.ops[:position]
+                and len(users[read.result]) == 1
+                and len(users[v]) == 1
+                and not any(_touches_lds(x) for x in block.ops[block.ops.index(read) + 1 : position])
+            ):
+                found.add(read)
+    return found
+
+
+def _touches_lds(op: Op) -> bool:
+    effects = get(op.name).effects
+    return bool(op.regions or effects & {"write", "sync", "async", "control"})

@@ -29,6 +29,7 @@ class Tile:
             tie  # constraint of the register file that pieces stay in until the moment of their use ("" for none)
         )
         self._make: Callable[[int], str] | None = None
+        self._parts: dict[tuple[int, int], str] = {}
         assert splat or chunk * len(self.chunks) == self.count, (chunk, len(self.chunks), self.count)
 
     @staticmethod
@@ -56,8 +57,31 @@ class Tile:
 
     def retyped(self, type: TileType) -> Tile:
         """The same registers under another tile type with as many registers."""
-        self._ready()
-        return Tile(type, self.chunk, self.chunks, self.splat, self.splat_text, self.tie)
+        tile = Tile(type, self.chunk, self.chunks, self.splat, self.splat_text, self.tie)
+        tile._make = self._made if self._make is not None else None
+        return tile
+
+    def part(self, w: Writer, i: int, n: int) -> str:
+        """Registers i·n … (i+1)·n - 1 as one piece, put together when first asked for."""
+        if self.splat:
+            return self._splat_piece(w, n)
+        if n == self.chunk:
+            return self.piece(w, i)
+        if (i, n) not in self._parts:
+            self._parts[i, n] = self._part(w, i, n)
+        return self._parts[i, n]
+
+    def _part(self, w: Writer, i: int, n: int) -> str:
+        if n < self.chunk:
+            whole, first = self.piece(w, i * n // self.chunk), i * n % self.chunk
+            t = vector_type(self.element, self.chunk)
+            if n == 1:
+                return w.extract(whole, first, t)
+            picks = ", ".join(str(first + j) for j in range(n))
+            return w.op(f"llvm.shufflevector {whole}, {whole} [{picks}] : {t}")
+        ratio = n // self.chunk
+        pieces = [self.piece(w, i * ratio + j) for j in range(ratio)]
+        return w.pack(pieces, self.element) if self.chunk == 1 else _joined(w, pieces, self.element, self.chunk)[0]
 
     def piece(self, w: Writer, i: int) -> str:
         """Piece `i` in the tile's own piece size, tied here and now if the tile is."""
@@ -75,7 +99,7 @@ class Tile:
         if chunk == self.chunk:
             return self.chunks
         if chunk > self.chunk > 1:
-            return self._join(w, chunk)
+            return [self.part(w, i, chunk) for i in range(self.count // chunk)]
         scalars = self.chunks
         if self.chunk > 1:
             if chunk < self.chunk and chunk > 1:
@@ -83,19 +107,6 @@ class Tile:
             t = vector_type(self.element, self.chunk)
             scalars = [w.extract(c, i, t) for c in self.chunks for i in range(self.chunk)]
         return [w.pack(scalars[i : i + chunk], self.element) for i in range(0, self.count, chunk)]
-
-    def _join(self, w: Writer, chunk: int) -> list[str]:
-        """Neighbouring pieces put together two by two."""
-        pieces, n = self.chunks, self.chunk
-        while n < chunk:
-            picks = ", ".join(str(i) for i in range(2 * n))
-            t = vector_type(self.element, n)
-            pieces = [
-                w.op(f"llvm.shufflevector {pieces[i]}, {pieces[i + 1]} [{picks}] : {t}")
-                for i in range(0, len(pieces), 2)
-            ]
-            n *= 2
-        return pieces
 
     def _split(self, w: Writer, chunk: int) -> list[str]:
         t = vector_type(self.element, self.chunk)
@@ -129,3 +140,14 @@ def tied(w: Writer, value: str, type: str, constraint: str, *, ordered: bool) ->
     at this point and hides what is known of it. An `ordered` one stays where it stands among other such pieces."""
     effects = "has_side_effects " if ordered else ""
     return w.op(f'llvm.inline_asm {effects}asm_dialect = att "", "={constraint},0" {value} : ({type}) -> {type}')
+
+
+def _joined(w: Writer, pieces: list[str], element: str, n: int) -> list[str]:
+    """Vectors of `n` put together two by two until one is left."""
+    while len(pieces) > 1:
+        picks = ", ".join(str(i) for i in range(2 * n))
+        t = vector_type(element, n)
+        pairs = zip(pieces[::2], pieces[1::2], strict=True)
+        pieces = [w.op(f"llvm.shufflevector {a}, {b} [{picks}] : {t}") for a, b in pairs]
+        n *= 2
+    return pieces
