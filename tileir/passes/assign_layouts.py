@@ -448,8 +448,29 @@ def _yield_targets(kernel: Kernel) -> dict[Op, list[Value]]:
     return found
 
 
+def _check_sizes(kernel: Kernel, waves: int, target: Target) -> None:
+    """E0863 for a tile that alone needs more registers than a wave has: the code generator would take minutes to find
+    out. Raises CompileError."""
+    lanes = waves * target.wave_size
+    most = target.registers_per_wave(-(-waves // target.simds_per_cu))
+    for op in kernel.walk():
+        for v in op.results:
+            if not is_tile(v) or is_free(v):
+                continue
+            registers = -(-v.tile.size * v.tile.elem.bytes // (lanes * target.register_bytes))
+            if registers > most:
+                raise error(
+                    "E0863",
+                    f"a {v.tile} takes {registers} registers per lane of {waves} waves, of which there are {most}",
+                    op.loc,
+                    legal=f"tiles of at most {most * lanes * target.register_bytes // v.tile.elem.bytes} elements of "
+                    f"{v.tile.elem}, far fewer where several are in use at one time",
+                )
+
+
 def _run(kernel: Kernel, ctx: Context) -> Kernel:
     waves = workgroup_waves(kernel)
+    _check_sizes(kernel, waves, ctx.target)
     classes, mma = _classify(kernel, waves, ctx)
     apply = _Apply(kernel, classes, mma, waves)
     apply.yield_targets = _yield_targets(kernel)

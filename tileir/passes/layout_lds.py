@@ -186,6 +186,14 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
         assert isinstance(shared, SharedType)
         if shared.layout is not None:
             continue
+        size = shared.matrix[0] * shared.matrix[1] * shared.elem.bits // 8
+        if size > ctx.target.lds_bytes:  # no layout makes it smaller, and to look for one would take long
+            raise error(
+                "E0861",
+                f"LDS buffer %{op.result.name} of {size} bytes; a workgroup of {ctx.target.name} has {ctx.target.lds_bytes}",
+                op.loc,
+                legal="a smaller tile",
+            )
         readers = [user for user, _ in users.get(op.result, []) if user.name == "shared_load"]
         if any(user.result.tile.shape != shared.shape for user in readers):  # read under another shape: keep the order
             chosen[op.result] = replace(shared, layout=SharedLayout.from_spec(shared.matrix, shared.elem.bits))

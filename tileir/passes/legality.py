@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tileir.ir.core import Kernel, Op
+from tileir.ir.core import Kernel, Op, Value
 from tileir.ir.diagnostics import Diagnostic, Note
 from tileir.ir.location import Loc
 from tileir.ir.ops.contract import accumulator
-from tileir.ir.types import ELEMS, Elem, GlobalType, Type
+from tileir.ir.registry import get
+from tileir.ir.types import ELEMS, Elem, GlobalType, TileType, Type
 from tileir.target import Mfma, Target
 
+ADDRESSES = 1 << 63  # bytes that the 64-bit arithmetic of addresses reaches
 WIDE_DIRECT_BYTES = 16  # the copies that `direct` means: one b128 per lane
 
 # Ops that move a value without looking at it: any element that fits in memory will do.
@@ -48,7 +50,13 @@ def check_kernel(kernel: Kernel, target: Target) -> list[Diagnostic]:
                     legal=", ".join(target.legal_elems("memory")),
                 )
             )
+        if isinstance(arg.type, GlobalType) and _least_bytes(arg.type) >= ADDRESSES:
+            message = f"%{arg.name} spans {_least_bytes(arg.type)} bytes: no memory holds {arg.type}"
+            found.append(Diagnostic("E0707", message, arg.loc, legal="dimensions and strides of fewer than 2^63 bytes"))
     for op in kernel.walk():
+        if any(isinstance(v.type, TileType) and not v.type.is_scalar for v in _indices(op)):
+            message = f"'{op.name}' of rows that a tile of indices picks cannot be compiled for {target.name} yet"
+            found.append(Diagnostic("E0903", message, op.loc, legal="a loop over the rows, each with a plain index"))
         elem = _foreign(op, target)
         if elem is not None:
             found.append(
@@ -61,6 +69,24 @@ def check_kernel(kernel: Kernel, target: Target) -> list[Diagnostic]:
                 )
             )
     return found
+
+
+def _least_bytes(view: GlobalType) -> int:
+    """Bytes that a view spans at least: unknown sizes count as 1, unknown strides as 0."""
+    span, dense = 1, 1
+    for d in reversed(range(view.rank)):
+        size = view.dims[d]
+        stride = dense if view.strides is None else view.strides[d]
+        size = size if isinstance(size, int) else 1
+        span += (size - 1) * (stride if isinstance(stride, int) else 0)
+        dense *= size
+    return span * view.elem.bytes
+
+
+def _indices(op: Op) -> tuple[Value, ...]:
+    """The indices of an access to a view."""
+    at = get(op.name).access_position
+    return () if at is None or op.spans is None else tuple(op.operands[at + 1 : at + 1 + len(op.spans)])
 
 
 def _foreign(op: Op, target: Target) -> Elem | None:
