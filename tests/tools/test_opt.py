@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -173,3 +175,14 @@ def test_expectations() -> None:
     assert mismatches(source, "f", right[1:]) == ["f:2: expected error was not given: [E0203] not"]
     assert mismatches(source, "f", [*right, at(3, "more")]) == ["f:3:1: unexpected error: [E0203] more"]
     assert mismatches("tileir 1\n", "f", [at(1, "ignored", "warning")]) == []
+
+
+@pytest.mark.parametrize(
+    ("to", "what"), [("/dev/full", "No space left on device"), ("&-", "standard output is closed")]
+)
+def test_output_that_cannot_be_written_is_a_wrong_usage(to: str, what: str, add: str) -> None:
+    if to.startswith("/") and not Path(to).exists():
+        pytest.skip(f"there is no {to}")
+    command = f'"{sys.executable}" -m tileir.tools.opt "{add}" --stop-after parse >{to}'
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and what in done.stderr and "internal error" not in done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 import tempfile
@@ -26,7 +27,8 @@ def run_tool(name: str, main: Callable[[Sequence[str]], int], argv: Sequence[str
     usage, 3 for a fault of TileIR itself. Never a traceback."""
     try:
         status = main(sys.argv[1:] if argv is None else argv)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # None where the descriptor was closed before the start
+            sys.stdout.flush()
         return status
     except UsageError as e:
         print(f"{name}: {e}\nTry '{name} --help'.", file=sys.stderr)
@@ -36,6 +38,12 @@ def run_tool(name: str, main: Callable[[Sequence[str]], int], argv: Sequence[str
         return EXIT_OK
     except KeyboardInterrupt:
         return 130
+    except OSError as e:
+        if e.filename is not None or e.errno not in (errno.ENOSPC, errno.EIO, errno.EBADF):
+            return _internal(name, e)
+        print(f"{name}: cannot write the output: {e.strerror}", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left in the buffer has nowhere to go
+        return EXIT_USAGE
     except (Exception, RecursionError) as e:
         # the compiler's errors: where it has not been loaded there are none, and the simulator's tool never loads it
         if "tileir.ir.diagnostics" in sys.modules:
@@ -44,17 +52,21 @@ def run_tool(name: str, main: Callable[[Sequence[str]], int], argv: Sequence[str
             if isinstance(e, CompileError):
                 print(e.render(), file=sys.stderr)
                 return EXIT_ERROR
-        # the last resort
-        place = traceback.extract_tb(e.__traceback__)[-1]
-        where = f"{Path(place.filename).name}:{place.lineno}"
-        print(
-            f"{name}: internal error [E0900]: {type(e).__name__}: {e} ({where})\n"
-            "  = note: this is a fault of TileIR, not of the file; please report it with the command and the file",
-            file=sys.stderr,
-        )
-        if os.environ.get("TILEIR_TRACEBACK"):
-            traceback.print_exception(e)
-        return EXIT_INTERNAL
+        return _internal(name, e)
+
+
+def _internal(name: str, e: BaseException) -> int:
+    """The last resort."""
+    place = traceback.extract_tb(e.__traceback__)[-1]
+    where = f"{Path(place.filename).name}:{place.lineno}"
+    print(
+        f"{name}: internal error [E0900]: {type(e).__name__}: {e} ({where})\n"
+        "  = note: this is a fault of TileIR, not of the file; please report it with the command and the file",
+        file=sys.stderr,
+    )
+    if os.environ.get("TILEIR_TRACEBACK"):
+        traceback.print_exception(e)
+    return EXIT_INTERNAL
 
 
 def read_text(path: str) -> tuple[str, str]:
@@ -74,6 +86,8 @@ def write_output(path: str | None, data: str | bytes) -> None:
     """Writes to a file, whole or not at all, or to standard output (None or `-`)."""
     binary = data if isinstance(data, bytes) else data.encode()
     if path in (None, "-"):
+        if sys.stdout is None:
+            raise UsageError("standard output is closed; -o OUT writes to a file")
         if isinstance(data, bytes) and sys.stdout.isatty():
             raise UsageError("binary output goes to a file: -o OUT, or redirect it")
         sys.stdout.buffer.write(binary)
