@@ -34,7 +34,7 @@ def run_tool(name: str, main: Callable[[Sequence[str]], int], argv: Sequence[str
         print(f"{name}: {e}\nTry '{name} --help'.", file=sys.stderr)
         return EXIT_USAGE
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone; nothing to say to it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the reader has gone; nothing to say to it
         return EXIT_OK
     except KeyboardInterrupt:
         return 130
