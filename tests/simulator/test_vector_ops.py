@@ -7,9 +7,10 @@ import pytest
 from simulator_harness import Bench, instruction, s, v
 from simulator_samples import rounds, ulp_distance
 
-from tileir.simulator.native import compare, valu_float, valu_int
+from tileir.simulator.native import compare, media, valu_float, valu_int
 from tileir.simulator.native import convert as convert_ops
 from tileir.simulator.spec import convert, vector_float, vector_int  # noqa: F401  (they fill the table)
+from tileir.simulator.spec import media as _media  # noqa: F401
 from tileir.simulator.spec.core import DTYPES, VECTOR, Spec
 
 
@@ -100,6 +101,6 @@ def test_native_equals_specification(name: str) -> None:
 
 
 def test_every_vector_op_is_specified() -> None:
-    native = {**valu_int.SIGNATURES, **valu_float.SIGNATURES, **convert_ops.SIGNATURES}
+    native = {**valu_int.SIGNATURES, **media.SIGNATURES, **valu_float.SIGNATURES, **convert_ops.SIGNATURES}
     compares = {f"v_cmp_{name}" for name in compare.COMPARES}
     assert (set(native) | compares) - set(VECTOR) == set()

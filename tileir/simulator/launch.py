@@ -25,6 +25,9 @@ Argument = int | float | bytes | Allocation | np.generic
 GARBAGE = 0x7FBADBAD
 """Initial content of registers and LDS: a NaN in every float format, a huge number as an integer or address."""
 DEFAULT_MAX_INSTRUCTIONS = 100_000_000
+DEFAULT_STACK = 1024
+"""Bytes of scratch per lane for kernels that call through pointers or recurse. [HIP, hipLimitStackSize]"""
+_MAX_STACK = 131056
 _TIME_SLICE = 1 << 16
 _MAX_KERNARG = 1 << 16
 _ALIGN = 64
@@ -99,6 +102,7 @@ class Module:
         workgroups: Iterable[Dim3] | None = None,
         max_instructions: int = DEFAULT_MAX_INSTRUCTIONS,
         strict_barriers: bool = True,
+        stack: int = DEFAULT_STACK,
     ) -> Statistics:
         """Runs a kernel to its end.
 
@@ -106,12 +110,14 @@ class Module:
         or one value per explicit argument (an allocation stands for its address); hidden arguments are filled in.
         lds_dynamic: bytes of LDS behind the static ones. workgroups: subset to run, in this order; default all, x
         fastest. max_instructions: limit for one workgroup. strict_barriers: a wave that ends while others wait at a
-        barrier is a fault (the hardware would let them go on).
+        barrier is a fault (the hardware would let them go on). stack: bytes of scratch per lane, at least, for a kernel
+        whose descriptor says that its stack is dynamic (indirect calls, recursion); no other kernel is given more than
+        it asks for.
 
         Raises :class:`SimulatorFault` at the first fault, :class:`SimulatorError` for an impossible launch.
         """
         program = self.program(kernel)
-        launch = _Launch(self.simulator, self, program, grid, block, args, lds_dynamic)
+        launch = _Launch(self.simulator, self, program, grid, block, args, lds_dynamic, stack)
         try:
             launch.prepare(max_instructions, strict_barriers)
             return launch.run(workgroups)
@@ -134,6 +140,7 @@ class _Launch:
         block: Dim3,
         args: bytes | Sequence[Argument],
         lds_dynamic: int,
+        stack: int,
     ) -> None:
         target = simulator.target
         _check_dim("grid", grid, (1 << 32) - 1)
@@ -158,6 +165,11 @@ class _Launch:
         if d.float_round_mode_32 or d.float_round_mode_16_64:
             raise SimulatorError("kernels that start in a rounding mode other than to nearest even are not executed")
         self.lds_dynamic = lds_dynamic
+        if not 0 <= stack <= _MAX_STACK:
+            raise SimulatorError(f"a stack of {stack} bytes; 0 to {_MAX_STACK} are possible")
+        fixed = d.private_segment_fixed_size
+        # a lane's scratch is whole dwords, here quads so that 16-byte accesses do not pass the end
+        self.scratch_bytes = max(fixed, (stack + 15) // 16 * 16) if d.uses_dynamic_stack else fixed
         self._temporary: list[Allocation] = []
         self.kernarg = self._kernarg(args)
 
@@ -224,7 +236,7 @@ class _Launch:
         """Builds the memory image of the workgroup and its waves."""
         d = self.kernel.descriptor
         engine_ = self.simulator.engine
-        size = d.private_segment_fixed_size
+        size = self.scratch_bytes
         self.waves = _aligned(self.wave_count * state.WAVE_BYTES).reshape(self.wave_count, state.WAVE_BYTES)
         self.workgroup = _aligned(state.WG_BYTES)
         self.lds = _aligned(-(-max(self.lds_bytes, 1) // 4) * 4 + 64)  # whole dwords
@@ -298,11 +310,10 @@ class _Launch:
 
     def _packet(self, kernarg: int) -> bytes:
         """The AQL kernel dispatch packet. [HSA runtime specification, hsa_kernel_dispatch_packet_t]"""
-        d = self.kernel.descriptor
         x, y, z = self.block
         gx, gy, gz = (g * b & 0xFFFFFFFF for g, b in zip(self.grid, self.block, strict=True))
         entry = self.module.image.address + self.kernel.entry_address
-        sizes = (d.private_segment_fixed_size, self.lds_bytes)
+        sizes = (self.scratch_bytes, self.lds_bytes)
         return struct.pack("<6H3I2I4Q", 2, 3, x, y, z, 0, gx, gy, gz, *sizes, entry, kernarg, 0, 0)
 
     def _work_items(self) -> None:
@@ -332,7 +343,7 @@ class _Launch:
         quads = waves.view(np.uint64)
         quads[:, state.EXEC // 8] = self.exec_masks
         quads[:, state.SCRATCH // 8] = self.scratch.ctypes.data + np.arange(self.wave_count, dtype=np.uint64) * (
-            64 * d.private_segment_fixed_size
+            64 * self.scratch_bytes
         )
         words[:, state.HW_ID // 4] = np.arange(self.wave_count)
         sgpr = d.user_sgpr_count

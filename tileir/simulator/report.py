@@ -108,8 +108,9 @@ def fault(launch: _Launch, code: int, wave_number: int, workgroup: Dim3) -> Simu
         message = f"address {address:#x} {verb}"
         notes.append(f"the address is {launch.simulator.memory.describe(address)}")
     elif code == state.FAULT_SCRATCH_BOUNDS:
-        size = launch.kernel.descriptor.private_segment_fixed_size
-        message = f"scratch address {address:#x} is outside the {size} bytes of a lane"
+        message = f"scratch address {address:#x} is outside the {launch.scratch_bytes} bytes of a lane"
+        if launch.kernel.descriptor.uses_dynamic_stack:
+            notes.append("the kernel's stack is dynamic: the launch decides how large it is")
     elif code == state.FAULT_MISALIGNED:
         message = f"an atomic operation at {address:#x}, which is no multiple of its size"
     elif code == state.FAULT_JUMP:

@@ -54,6 +54,12 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--arg", action="append", default=[], metavar="NAME=VALUE", help="an argument, by name or position")
     p.add_argument("--out", action="append", default=[], metavar="NAME=FILE.npy", help="save a buffer after the run")
     p.add_argument("--lds", type=_count, default=0, metavar="BYTES", help="LDS given at launch besides the static LDS")
+    p.add_argument(
+        "--stack",
+        type=_count,
+        metavar="BYTES",
+        help="scratch per lane where calls are indirect or recurse (default 1024)",
+    )
     p.add_argument("--max-instructions", type=_count, metavar="N", help="limit for one workgroup (default 100 million)")
     p.add_argument("--seed", type=_count, default=0, help="of random arguments (default 0)")
     p.add_argument("--json", metavar="FILE", help="write the summary as JSON (- is standard output)")
@@ -131,6 +137,7 @@ def _listing(code: CodeObject, wanted: str) -> str:
         d, metadata = kernel.descriptor, kernel.metadata
         lines.append(f"\nkernel {kernel.name}")
         facts = f"{d.group_segment_fixed_size} bytes of LDS, {d.private_segment_fixed_size} bytes of scratch per lane"
+        facts += " and a dynamic stack" if d.uses_dynamic_stack else ""
         if metadata:
             facts += f", at most {metadata.max_flat_workgroup_size} work-items"
             if metadata.reqd_workgroup_size:
@@ -191,10 +198,11 @@ class _Run:
                     values.append(value)
             module.program(self.kernel.name)
             translated = time.perf_counter()
-            limit = {} if self.args.max_instructions is None else {"max_instructions": self.args.max_instructions}
+            limits = {"max_instructions": self.args.max_instructions, "stack": self.args.stack}
+            given = {name: value for name, value in limits.items() if value is not None}
             try:
                 statistics = module.launch(
-                    self.kernel.name, self.args.grid, self.block, values, lds_dynamic=self.args.lds, **limit
+                    self.kernel.name, self.args.grid, self.block, values, lds_dynamic=self.args.lds, **given
                 )
             except SimulatorFault as e:
                 fault = e
