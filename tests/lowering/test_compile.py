@@ -15,8 +15,11 @@ from tests.kernels.harness import CHIPS, library
 from tileir import kernels
 from tileir.codeobject import CodeObject
 from tileir.frontend import parse
+from tileir.ir.core import Module
 from tileir.ir.diagnostics import CompileError
+from tileir.ir.printer import print_module
 from tileir.lowering.amdgpu.compile import Options, compile_kernel, resume
+from tileir.passes.manager import run_pipeline
 from tileir.simulator.decoder import disassemble
 
 LIBRARY = ("vector_add", "softmax", "transpose", "gemm")
@@ -44,7 +47,11 @@ def test_our_listing_reassembles(name: str, chip: str, llvm_tool: Callable[[str]
     listing = disassemble(chip, code)
     text = "\n".join(i.text for _, i in listing) + "\n"
     out = subprocess.run(
-        [tool, "-arch=amdgcn", f"-mcpu={chip}", "-show-encoding"], input=text, capture_output=True, text=True, check=True
+        [tool, "-arch=amdgcn", f"-mcpu={chip}", "-show-encoding"],
+        input=text,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     encoded = b"".join(
         bytes(int(x, 16) for x in line.split("encoding: [")[1].split("]")[0].split(","))
@@ -163,3 +170,20 @@ def test_wrong_chip_op(chip: str, dtype: str, shape: str) -> None:
             assert not d.code.startswith("E09") or d.code == "E0903", d  # rejected before code generation
     else:
         CodeObject.from_bytes(compiled.hsaco)
+
+
+@pytest.mark.parametrize("name", ["vector_add", "softmax"])
+def test_lines_point_into_the_first_file_after_resuming(name: str) -> None:
+    """The text of a pass with the places of the author gives the same lines, of the author's file, and the same code."""
+    module = parse(kernels.source(name), "author.tile")
+    whole = CodeObject.from_bytes(compile_kernel(module, "", "gfx942").hsaco)
+    staged = run_pipeline(module, "", "gfx942", stop_after="place-memory").kernel
+    text = print_module(Module([staged]), locations=True)
+    options = Options(start_from="assign-layouts")
+    resumed = CodeObject.from_bytes(compile_kernel(parse(text, "staged.tile"), "", "gfx942", options).hsaco)
+    entry = next(iter(whole.kernels))
+    first, second = whole.kernels[entry], resumed.kernels[entry]
+    assert first.code == second.code
+    places = [whole.line_table.lookup(first.entry_address + i) for i in range(0, len(first.code), 4)]
+    assert {p.file for p in places if p is not None} == {"author.tile"}
+    assert places == [resumed.line_table.lookup(second.entry_address + i) for i in range(0, len(second.code), 4)]

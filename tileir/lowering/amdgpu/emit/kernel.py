@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 
 from tileir.ir.binding import written_views
@@ -16,7 +15,7 @@ from tileir.lowering.amdgpu.emit.control import Control
 from tileir.lowering.amdgpu.emit.elementwise import elementwise
 from tileir.lowering.amdgpu.emit.random import philox
 from tileir.lowering.amdgpu.emit.state import State
-from tileir.lowering.amdgpu.emit.writer import Writer, scalar_type
+from tileir.lowering.amdgpu.emit.writer import Writer, file_name, scalar_type
 from tileir.target import Target
 
 WAVE = 64
@@ -33,9 +32,10 @@ def emit_module(kernel: Kernel, target: Target, *, sparing: bool = False) -> str
 
     Raises CompileError for an op that has no lowering.
     """
-    file = os.path.basename(kernel.loc.file) or "kernel.tile"
-    w = Writer(file)
-    w.loc = kernel.loc
+    # The text of a later pass has the author's places on its ops, but its own on the kernel.
+    start = next((op.loc for op in kernel.walk() if op.loc.line and op.loc.file != kernel.loc.file), kernel.loc)
+    w = Writer(file_name(start.file) or "kernel.tile")
+    w.loc = start
     s = State(kernel, target, w, sparing=sparing)
     for a in kernel.abi():
         if a.kind == "symbol":
@@ -44,7 +44,7 @@ def emit_module(kernel: Kernel, target: Target, *, sparing: bool = False) -> str
         if not isinstance(arg.type, GlobalType):
             s.values[arg] = f"%arg_{arg.name}"
     _Ops(s).block(s, kernel.body)
-    w.loc = kernel.loc
+    w.loc = start
     w.line("llvm.return")
     return _module(s)
 

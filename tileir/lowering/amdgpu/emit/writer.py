@@ -6,6 +6,7 @@ Two streams are kept. The *prologue* ends up in the entry block and takes what d
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -33,6 +34,11 @@ def scalar_type(elem: Elem) -> str:
 def vector_type(element: str, n: int) -> str:
     """`element` itself for n = 1, else a vector of it."""
     return element if n == 1 else f"vector<{n}x{element}>"
+
+
+def file_name(path: str) -> str:
+    """The last part of a path as it can stand in an MLIR string."""
+    return "".join(c if c.isprintable() and c not in '"\\\\' else "_" for c in os.path.basename(path))
 
 
 @dataclass
@@ -70,7 +76,7 @@ class Writer:
     def loc_text(self) -> str:
         if not self.loc.line:
             return "loc(unknown)"
-        key = (self.file, self.loc.line, self.loc.column)
+        key = (file_name(self.loc.file) or self.file, self.loc.line, self.loc.column)
         return f"loc(#l{self._locs.setdefault(key, len(self._locs))})"
 
     def loc_aliases(self) -> list[str]:
