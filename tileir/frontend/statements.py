@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from tileir.frontend.expressions import Expressions, Operand
 from tileir.frontend.parser import Node
@@ -311,6 +311,7 @@ class Statements:
         _, variable, *bounds, carry, region = node.children
         attrs = self.faults.attempt(lambda: self._attributes(node))
         limits = [self.faults.attempt(lambda b=b: self.x.expr(b)) for b in bounds]
+        limits[2] = self.faults.attempt(lambda: self._step(limits[2], bounds[2]))
         met = next((v.type.elem for v in limits if isinstance(v, Value) and isinstance(v.type, TileType)), None)
         elem = met or I32
         values = [
@@ -324,6 +325,12 @@ class Statements:
         draft = _Draft(attrs, [*values, *inits], [block], carried, sound)
         draft.operand_locs = [*(self.scope.loc(b) for b in bounds), *locs]
         return draft
+
+    def _step(self, value: Any, node: Node) -> Any:
+        """The step of a loop, which counts upwards if it is known."""
+        if isinstance(value, int) and value <= 0:
+            self.scope.fail("E0515", f"a loop with a step of {value}", node, legal="a step of at least 1")
+        return value
 
     def _while(self, node: Node) -> _Draft:
         _, carry, condition, do_carry, body = node.children
