@@ -90,15 +90,34 @@ def test_lds_pairs(dwords: int, stride: str) -> None:
     )
 
 
-@pytest.mark.parametrize("bits", [16, 8])
+@pytest.mark.parametrize("bits", [16, 8, 6, 4])
 def test_transposing_read(bits: int) -> None:
     b = Bench("gfx950")
     memory = RNG.integers(0, 256, 65536).astype(np.uint8)
     b.lds[:65536] = memory
-    address = (RNG.permutation(64) * 8).astype(np.uint32)
+    dwords = 3 if bits == 6 else 2
+    address = (RNG.permutation(64) * 4 * dwords).astype(np.uint32)
     b.set(v(1), address)
-    b.must_run(instruction(f"ds_read_b64_tr_b{bits}", v(10, 2), v(1), encoding="ds", offset=8), DONE)
-    assert np.array_equal(registers(b, 10, 2), spec.transposing_read(memory, (address + 8).tolist(), bits))
+    name = f"ds_read_b{32 * dwords}_tr_b{bits}"
+    b.must_run(instruction(name, v(10, dwords), v(1), encoding="ds", offset=8), DONE)
+    assert np.array_equal(registers(b, 10, dwords), spec.transposing_read(memory, (address + 8).tolist(), bits))
+
+
+@pytest.mark.parametrize("bits", [6, 4])
+def test_transposing_read_of_small_elements_by_hand(bits: int) -> None:
+    """A 16 by 16 table, row r at lane r of each block: lane i receives column i."""
+    b = Bench("gfx950")
+    dwords = 3 if bits == 6 else 2
+    table = RNG.integers(0, 1 << bits, (16, 16))
+    for row in range(16):
+        word = sum(int(code) << bits * column for column, code in enumerate(table[row]))
+        b.lds[16 * row : 16 * row + 4 * dwords] = np.frombuffer(word.to_bytes(4 * dwords, "little"), np.uint8)
+    b.set(v(1), (LANES % 16 * 16).astype(np.uint32))
+    b.must_run(instruction(f"ds_read_b{32 * dwords}_tr_b{bits}", v(10, dwords), v(1), encoding="ds"), DONE)
+    got = registers(b, 10, dwords)
+    for lane in range(64):
+        word = sum(int(got[k, lane]) << 32 * k for k in range(dwords))
+        assert [word >> bits * e & ((1 << bits) - 1) for e in range(16)] == table[:, lane % 16].tolist()
 
 
 def test_transposing_read_by_hand() -> None:

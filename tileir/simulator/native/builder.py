@@ -301,6 +301,12 @@ class Builder:
         table = self.load("ptr", self.w, state.HELPERS, 8)
         return self.call_pointer(self.load("ptr", table, 8 * index, 8), ty, *arguments)
 
+    def table(self, name: str, words: list[int]) -> Value:
+        """A constant array of i64 in the module; the pointer to it."""
+        values = ", ".join(f"i64 {w}" for w in words)
+        self._declares[f"@{name} = private unnamed_addr constant [{len(words)} x i64] [{values}]"] = None
+        return Value(self, f"@{name}", "ptr")
+
     # ---- control flow
     def branch(self, target: str) -> None:
         self.terminate(f"br label %{target}")

@@ -163,37 +163,43 @@ def transpose_source(element_bits: int, lane: int, element: int) -> tuple[int, i
 
 
 def _lower_transpose(element_bits: int) -> Lower:
-    per_lane = 64 // element_bits
-    piece = Piece(2)
+    """Transposing reads of 64 bits per lane, 96 for 6-bit elements. [16 and 8 bits: fitted to compiled kernels; 6 and 4
+    bits: the same rule, in which lane i of a block of 16 receives element i of each of its lanes]"""
+    dwords = 3 if element_bits == 6 else 2
+    per_lane = 32 * dwords // element_bits
+    piece = Piece(dwords)
+    wide, step = ("i128", 4) if dwords == 3 else ("i64", 3)
 
     def lower(inst: Instruction, context: Context) -> Op:
-        _vectors(inst, 2, 1)
+        _vectors(inst, dwords, 1)
 
         def make(symbol: str) -> str:
             b = Builder(symbol)
             with b.if_(b.exec_mask().cmp("ne", -1)):
                 b.fault(state.FAULT_EXEC, ~b.exec_mask())
             faults = Faults(b)
-            clobber_check(b, "lgkm", 0, 2)
+            clobber_check(b, "lgkm", 0, dwords)
             space = Lds(b, faults, piece.bytes)
-            raw = b.alloca("<64 x i64>")
+            raw = b.alloca(f"<64 x {wide}>")
             with each_lane(b, b.exec_mask()) as lane:
                 with space.access(lane, _address(b, 1, lane)) as pointer:
-                    b.store(b.load("i64", pointer, 0, 1), b.ptr(raw, lane << 3), 0, 8)
+                    value = b.load("i64", pointer, 0, 1).zext(wide)
+                    if dwords == 3:
+                        value = value | (b.load("i32", pointer, 8, 1).zext(wide) << 64)
+                    b.store(value, b.ptr(raw, lane << step), 0, 8)
             faults.check()
             row = b.row(0)
             with b.loop(64) as lane:
                 within = lane & 15
-                shift = (within & (per_lane - 1)) * element_bits
-                out = b.const("i64", 0)
+                shift = ((within & (per_lane - 1)) * element_bits).zext(wide)
+                out = b.const(wide, 0)
                 for e in range(per_lane):
-                    step = 16 // per_lane
-                    source = (lane & 48) + (within >> (per_lane.bit_length() - 1)) + e * step
-                    bits_ = (b.load("i64", b.ptr(raw, source << 3), 0, 8) >> shift) & ((1 << element_bits) - 1)
+                    source = (lane & 48) + (within >> (per_lane.bit_length() - 1)) + e * (16 // per_lane)
+                    bits_ = (b.load(wide, b.ptr(raw, source << step), 0, 8) >> shift) & ((1 << element_bits) - 1)
                     out = out | (bits_ << (e * element_bits))
-                put_lane_dword(b, row, lane, 0, out.trunc("i32"))
-                put_lane_dword(b, row, lane, 1, (out >> 32).trunc("i32"))
-            enqueue(b, state.HELPER_ENQUEUE_LGKM, check_number(b, 0), 2)
+                for k in range(dwords):
+                    put_lane_dword(b, row, lane, k, (out >> 32 * k if k else out).trunc("i32"))
+            enqueue(b, state.HELPER_ENQUEUE_LGKM, check_number(b, 0), dwords)
             b.next()
             return b.text()
 
@@ -341,6 +347,8 @@ OPS: dict[str, Lower] = {
     "ds_write2st64_b64": _lower_write2(2),
     "ds_read_b64_tr_b16": _lower_transpose(16),
     "ds_read_b64_tr_b8": _lower_transpose(8),
+    "ds_read_b64_tr_b4": _lower_transpose(4),
+    "ds_read_b96_tr_b6": _lower_transpose(6),
     "ds_bpermute_b32": _lower_permute(False),
     "ds_permute_b32": _lower_permute(True),
     "ds_swizzle_b32": _lower_swizzle,

@@ -1,8 +1,8 @@
-"""Operations on packed bytes from video coding. [CDNA3 ISA, VOP3A opcodes]"""
+"""Operations on packed bytes from video coding, cube map coordinates, argument reduction. [CDNA3 ISA, VOP3A opcodes]"""
 
 from __future__ import annotations
 
-from .builder import Builder, Value
+from .builder import Builder, Value, count, vec
 from .op import Lower
 from .valu import Signature, lower_with, sig
 
@@ -54,11 +54,84 @@ def _four_sums(masked: bool) -> Signature:
     return sig("i64 = i64 i32 i64", expression)
 
 
+def _cube(b: Builder, x: Value, y: Value, z: Value, along: tuple[Value, Value, Value]) -> Value:
+    """One of three values, by the axis of the largest magnitude; z wins ties, then y."""
+    ax, ay, az = (b.intrinsic("fabs", v) for v in (x, y, z))
+    on_z = az.cmp("oge", ax) & az.cmp("oge", ay)
+    return on_z.select(along[2], ay.cmp("oge", ax).select(along[1], along[0]))
+
+
+def _cube_face(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    def face(v: Value, positive: float) -> Value:
+        return v.cmp("olt", 0.0).select(b.const(v.ty, positive + 1), b.const(v.ty, positive))
+
+    return _cube(b, x, y, z, (face(x, 0.0), face(y, 2.0), face(z, 4.0)))
+
+
+def _cube_s(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    return _cube(b, x, y, z, (x.cmp("olt", 0.0).select(z, -z), x, z.cmp("olt", 0.0).select(-x, x)))
+
+
+def _cube_t(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    return _cube(b, x, y, z, (-y, y.cmp("olt", 0.0).select(-z, z), -y))
+
+
+def _two_over_pi() -> list[int]:
+    """2/pi to 1201 bits as words, most significant first, zeros behind. Machin's formula, in integers."""
+    unit = 1 << 1300
+
+    def arctan_of_inverse(n: int) -> int:
+        term = total = unit // n
+        k, sign = 1, -1
+        while term:
+            term //= n * n
+            k += 2
+            total += sign * (term // k)
+            sign = -sign
+        return total
+
+    pi = 4 * (4 * arctan_of_inverse(5) - arctan_of_inverse(239))
+    bits = (2 * unit << 1201) // pi
+    words = [bits << 64 * 45 - 1201 >> 64 * (44 - i) & (1 << 64) - 1 for i in range(45)]
+    return [w - (1 << 64) if w >> 63 else w for w in words]
+
+
+def _trig_preop(b: Builder, x: Value, segment: Value) -> Value:
+    """53 bits of 2/pi from bit 53 * segment on, later where x is large, as the double that they stand for."""
+    lanes = count(x.ty)
+    table = b.table("two_over_pi", _two_over_pi())
+    inputs, segments, outputs = b.alloca(vec("i64", lanes)), b.alloca(vec("i64", lanes)), b.alloca(vec("double", lanes))
+    b.store(x.bitcast("i64"), inputs, 0, 64)
+    b.store((segment & 31).zext("i64"), segments, 0, 64)
+
+    def power(exponent: Value) -> Value:
+        return ((exponent + 1023) << 52).bitcast("double")
+
+    with b.loop(lanes) as lane:
+        exponent = (b.load("i64", b.ptr(inputs, lane << 3), 0, 8) >> 52) & 2047
+        shift = b.load("i64", b.ptr(segments, lane << 3), 0, 8) * 53
+        shift = shift + b.intrinsic("smax", exponent - 1077, b.const("i64", 0))
+        at = b.ptr(table, (shift >> 6) << 3)
+        window = b.intrinsic("fshl", b.load("i64", at, 0, 8), b.load("i64", at, 8, 8), shift & 63) >> 11
+        scale = b.const("i64", -53) - shift + exponent.cmp("uge", 1968).select(b.const("i64", 128), b.const("i64", 0))
+        # in two steps, because the power itself may be below the smallest double
+        first = b.intrinsic("smax", scale, b.const("i64", -1000))
+        rest = b.intrinsic("smax", scale - first, b.const("i64", -1022))
+        b.store(window.cast("uitofp", "double") * power(first) * power(rest), b.ptr(outputs, lane << 3), 0, 8)
+    return b.load(vec("double", lanes), outputs, 0, 64)
+
+
 SIGNATURES: dict[str, Signature] = {
     "v_lerp_u8": sig("i32 = i32 i32 i32", _lerp),
     "v_sad_hi_u8": sig("i32 = i32 i32 i32", lambda b, x, y, z: (_sum(b, x, y, False) << 16) + z),
     "v_msad_u8": sig("i32 = i32 i32 i32", lambda b, x, y, z: _sum(b, x, y, True) + z),
     "v_qsad_pk_u16_u8": _four_sums(False),
     "v_mqsad_pk_u16_u8": _four_sums(True),
+    "v_cubeid_f32": sig("f32 = f32 f32 f32", _cube_face),
+    "v_cubesc_f32": sig("f32 = f32 f32 f32", _cube_s),
+    "v_cubetc_f32": sig("f32 = f32 f32 f32", _cube_t),
+    "v_cubema_f32": sig("f32 = f32 f32 f32", lambda b, x, y, z: _cube(b, x, y, z, (x, y, z)) * 2.0),
+    "v_cvt_off_f32_i4": sig("f32 = i32", lambda b, x: (x << 28).ashr(28).cast("sitofp", "float") * 0.0625),
+    "v_trig_preop_f64": sig("f64 = f64 i32", _trig_preop),
 }
 OPS: dict[str, Lower] = {name: lower_with(signature) for name, signature in SIGNATURES.items()}

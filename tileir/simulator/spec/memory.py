@@ -106,17 +106,20 @@ def store(memory: Bytes, addresses: Sequence[int], part: Part, data: Registers, 
 
 
 def transposing_read(memory: Bytes, addresses: Sequence[int], bits: int) -> Registers:
-    """ds_read_b64_tr_b16 / b8: two registers. In each block of 16 lanes, lane i element j is element ``i % n`` of what
-    lane ``(16 / n) j + i / n`` addresses, n = 64 / bits. [fitted to compiled kernels]"""
-    n = 64 // bits
-    dtype = {16: np.uint16, 8: np.uint8}[bits]
-    out = np.zeros((64, n), dtype)
+    """ds_read_b64_tr_b16 / b8 / b4 (two registers) and ds_read_b96_tr_b6 (three). In each block of 16 lanes, lane i
+    element j is element ``i % n`` of what lane ``(16 / n) j + i / n`` addresses, n elements per lane. [16 and 8 bits:
+    fitted to compiled kernels; 6 and 4: the same rule]"""
+    size = 12 if bits == 6 else 8
+    n = 8 * size // bits
+    out = np.zeros((size // 4, 64), np.uint32)
     for lane in range(64):
+        word = 0
         for j in range(n):
-            source = lane // 16 * 16 + 16 // n * j + lane % 16 // n
-            address = addresses[source]
-            out[lane, j] = memory[address : address + 8].view(dtype)[lane % n]
-    return np.ascontiguousarray(out.view(np.uint32).T)
+            source = addresses[lane // 16 * 16 + 16 // n * j + lane % 16 // n]
+            held = int.from_bytes(memory[source : source + size].tobytes(), "little")
+            word |= (held >> bits * (lane % n) & ((1 << bits) - 1)) << bits * j
+        out[:, lane] = [word >> 32 * k & 0xFFFFFFFF for k in range(size // 4)]
+    return out
 
 
 def bpermute(index: Sequence[int], data: NDArray[np.uint32], offset: int, active: int) -> list[int]:
