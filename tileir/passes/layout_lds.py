@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from tileir.ir.core import Kernel, Op, Value
-from tileir.ir.diagnostics import error
+from tileir.ir.diagnostics import CompileError, Note, error
 from tileir.ir.rewriter import Rewriter, rewrite, uses
 from tileir.ir.types import SharedType, TileType
 from tileir.layout import Layout, LayoutError
@@ -175,6 +175,24 @@ def _feeds_mma(v: Value, users: dict[Value, list[tuple[Op, int]]]) -> bool:
     )
 
 
+def _bytes(shared: SharedType) -> int:
+    """Bytes of the elements of a buffer."""
+    return shared.matrix[0] * shared.matrix[1] * shared.elem.bits // 8
+
+
+def _over_budget(kernel: Kernel, largest: Op, target: Target) -> CompileError:
+    """E0861 for a buffer that is larger than the LDS, with all buffers of the kernel."""
+    allocs = [op for op in kernel.walk() if op.name == "shared_alloc" and isinstance(op.result.type, SharedType)]
+    sizes = {op: _bytes(op.result.type) for op in allocs if isinstance(op.result.type, SharedType)}
+    return error(
+        "E0861",
+        f"kernel '{kernel.name}' needs {sizes[largest]} bytes of LDS; a workgroup of {target.name} has {target.lds_bytes}",
+        largest.loc,
+        notes=[Note(f"%{op.result.name} : {op.result.type} takes {n} bytes", op.loc) for op, n in sizes.items()],
+        legal="smaller tiles",
+    )
+
+
 def _run(kernel: Kernel, ctx: Context) -> Kernel:
     users = uses(kernel)
     chosen: dict[Value, SharedType] = {}
@@ -186,14 +204,8 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
         assert isinstance(shared, SharedType)
         if shared.layout is not None:
             continue
-        size = shared.matrix[0] * shared.matrix[1] * shared.elem.bits // 8
-        if size > ctx.target.lds_bytes:  # no layout makes it smaller, and to look for one would take long
-            raise error(
-                "E0861",
-                f"LDS buffer %{op.result.name} of {size} bytes; a workgroup of {ctx.target.name} has {ctx.target.lds_bytes}",
-                op.loc,
-                legal="a smaller tile",
-            )
+        if _bytes(shared) > ctx.target.lds_bytes:  # no layout makes it smaller, and to look for one would take long
+            raise _over_budget(kernel, op, ctx.target)
         readers = [user for user, _ in users.get(op.result, []) if user.name == "shared_load"]
         if any(user.result.tile.shape != shared.shape for user in readers):  # read under another shape: keep the order
             chosen[op.result] = replace(shared, layout=SharedLayout.from_spec(shared.matrix, shared.elem.bits))
