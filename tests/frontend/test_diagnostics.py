@@ -1,4 +1,4 @@
-"""Every diagnostic of the front end has a file with faulty text; this reads the same files as `make filetests`, and also checks
+"""Case no-location: every diagnostic of the front end has a file with faulty text; this reads the same files as `make filetests`, and also checks
 that each message says what would be legal and underlines the right characters."""
 
 from __future__ import annotations
