@@ -420,3 +420,21 @@ def test_random_programs_are_synchronised_minimally(program: tuple[str, int]) ->
         with pytest.raises(CompileError):
             check_synchronised(mutant)
             raise AssertionError(f"{what} is not needed:\n{print_kernel(new)}")
+
+
+def test_indices_that_differ_by_a_multiple_of_the_word_are_one_place() -> None:
+    """Index arithmetic wraps: k and k + 2³¹ + 2³¹ are the same start, so the load must wait for the store."""
+    text = """tileir 1
+kernel @k(%A: global<f32[N]>, %k: i32) grid(1) {
+  %x = load(%A[%k +: 256])
+  store(%x + 1.0, %A[%k +: 256])
+  %far = %k + 2147483647 + 2147483647 + 2
+  %y = load(%A[%far +: 256])
+  store(%y + %x, %A[%k +: 256])
+}
+"""
+    final = run_pipeline(parse(text, "k.tile"), "", "gfx950").kernel
+    body = [op.name for op in final.walk()]
+    store = body.index("store")
+    again = body.index("load", store)
+    assert "barrier" in body[store:again]

@@ -19,6 +19,9 @@ VM, LGKM = "vm", "lgkm"
 Loops = frozenset[Op]
 
 
+_WRAPS = 1 << 31
+
+
 @dataclass(frozen=True, eq=False)
 class Access:
     """One access. `place` is the buffer or view, `counter` the hardware counter that tells when it is complete."""
@@ -170,7 +173,12 @@ class Memory:
         return False
 
     def _dimension_apart(self, a: Form, n: int, b: Form, m: int, loop: Op | None) -> bool:
-        """[a, a + n) and [b, b + m) in one dimension, where b is evaluated in a later iteration of `loop`."""
+        """[a, a + n) and [b, b + m) in one dimension, where b is evaluated in a later iteration of `loop`.
+
+        Index arithmetic wraps at 32 bits: a difference that does not fit may mean the same place.
+        """
+        if abs(b.minus(a).constant) >= _WRAPS:
+            return False
         if loop is None:
             difference = b.minus(a)
             return not difference.terms and (difference.constant >= n or -difference.constant >= m)

@@ -14,6 +14,7 @@ from tileir.runtime.compiled import Compiled
 from tileir.runtime.device import Argument, Buffer, BufferView, Bytes, Device, DeviceError
 
 # Linux: do not count untouched pages (the constant is in the module from Python 3.13 on; value from mman.h)
+_MOST_ITERATIONS = 1 << 24  # of any one loop: a kernel that goes on longer is taken not to end
 _NO_RESERVE = 0x4000 if sys.platform == "linux" else 0
 
 
@@ -59,7 +60,7 @@ class InterpreterDevice(Device):
                 symbols[a.abi.name] = a.value
             else:
                 values[a.abi.name] = a.value
-        run(compiled.kernel, values, symbols=symbols)
+        run(compiled.kernel, values, symbols=symbols, max_iterations=_MOST_ITERATIONS)
 
     def synchronize(self) -> None:
         """Launches return when they are done."""

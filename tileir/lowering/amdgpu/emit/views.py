@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tileir.ir.core import Op, Value
+from tileir.ir.diagnostics import error
 from tileir.ir.registry import get
 from tileir.ir.types import GlobalType, TileType
 from tileir.layout import Layout
@@ -30,6 +31,7 @@ BUFFER_FLAGS = 0x27000
 # Byte offset that no descriptor of ours reaches: num_records is at most this.
 OUTSIDE = 0x80000000
 ZERO_BYTES = 16
+MOST_ACCESSES = 1024  # per lane and op
 LANES = 64
 
 
@@ -289,14 +291,24 @@ def lane_offset(s: State, a: Access, coords: Sequence[Coordinate]) -> str:
     return total or w.const(0, "i64")
 
 
-def vector_length(op: Op, t: TileType, a: Access) -> int:
-    """Elements per lane and access: what the text allows and the registers hold contiguously."""
+def vector_length(s: State, op: Op, t: TileType, a: Access) -> int:
+    """Elements per lane and access: what the text allows and the registers hold contiguously. Raises CompileError where a
+    lane would need more accesses than a sensible program has (LLVM takes minutes for thousands)."""
     wide = op.attrs["bytes"]
     assert isinstance(wide, int) and t.layout is not None
     d = contiguous_dim(a.type)
-    if d not in a.tile_dims:
-        return 1
-    return max(1, min(wide // t.elem.bytes, t.layout.contiguous(a.tile_dims.index(d))))
+    n = 1
+    if d in a.tile_dims:
+        n = max(1, min(wide // t.elem.bytes, t.layout.contiguous(a.tile_dims.index(d))))
+    count = t.layout.num_registers // n
+    if count > MOST_ACCESSES:
+        raise error(
+            "E0864",
+            f"every lane makes {count} accesses for this {op.name} of {t.with_layout(None)}",
+            op.loc,
+            legal=f"at most {MOST_ACCESSES} of {s.target.wave_size} lanes a wave: a smaller tile, more waves, or a loop",
+        )
+    return n
 
 
 def memory_type(bytes: int) -> str:
@@ -331,7 +343,7 @@ def load(s: State, op: Op) -> None:
     a = access_of(s, op)
     layout = t.layout
     assert layout is not None
-    n = vector_length(op, t, a)
+    n = vector_length(s, op, t, a)
     bounds = Bounds(s, a, t.shape, [masks(layout, d) for d in range(t.rank)])
     by_buffer = op.attrs["via"] == "buffer"
     start = base_offset(s, a)
@@ -401,7 +413,7 @@ def store(s: State, op: Op) -> None:
         return
     layout = t.layout
     assert layout is not None
-    n = vector_length(op, t, a)
+    n = vector_length(s, op, t, a)
     tile = s.tile(op.operands[0])
     bounds = Bounds(s, a, t.shape, [masks(layout, d) for d in range(t.rank)])
     offsets = BufferOffsets(s, a, bounds, owner_test(s, layout))
