@@ -55,7 +55,7 @@ def shape_of(name: str) -> Shape:
     return Shape(result, int(m), int(k), int(blocks or 1), parts[0], parts[1])
 
 
-_ELEMENT = {"f32": "float", "f64": "double", "i32": "i32"}
+ELEMENT = {"f32": "float", "f64": "double", "i32": "i32"}
 _F8F6F4 = ("fp8", "bf8", "fp6", "bf6", "fp4")
 ROWS_AT_ONCE = 8
 """Vectors of 16 lanes accumulated together: enough to hide the latency of a host fma, few enough for its registers."""
@@ -99,12 +99,12 @@ def d_row(shape: Shape, element: int, group: int) -> int:
     return 4 * group + element
 
 
-class _Spread:
+class Spread:
     """Writes operand elements as ``buffer[k][row]``; several blocks as ``buffer[k][lane]``."""
 
     def __init__(self, b: Builder, shape: Shape, kind: str, chip: str, slot: int) -> None:
         self.b, self.shape, self.kind, self.chip, self.slot = b, shape, kind, chip, slot
-        self.element = _ELEMENT[shape.result]
+        self.element = ELEMENT[shape.result]
         self.width = 64 if shape.blocks > 1 else shape.m
         self.size = 8 if self.element == "double" else 4
         self.buffer = b.alloca(f"[{shape.k * self.width} x {self.element}]")
@@ -183,11 +183,11 @@ class _Spread:
             b.store(old * part, self.buffer, self.at(k), 4)
 
 
-def _accumulate(b: Builder, a: Value, x: Value, c: Value) -> Value:
+def accumulate(b: Builder, a: Value, x: Value, c: Value) -> Value:
     return a * x + c if c.ty.endswith("i32>") else b.fma(a, x, c)
 
 
-class _Result:
+class Result:
     """Rows of C and D."""
 
     def __init__(self, b: Builder, element: str, c_kind: str, d_slot: int, c_slot: int) -> None:
@@ -226,9 +226,9 @@ class _Result:
         b.store((raw >> 32).trunc("i32"), row, 512 * register + 256 + 4 * first, 4)
 
 
-def _single_block(b: Builder, shape: Shape, left: _Spread, right: _Spread, result: _Result) -> None:
+def _single_block(b: Builder, shape: Shape, left: Spread, right: Spread, result: Result) -> None:
     """Rows of D are runs of N lanes; a batch of rows is accumulated over k in a loop."""
-    n, element = shape.m, _ELEMENT[shape.result]
+    n, element = shape.m, ELEMENT[shape.result]
     registers = shape.m * shape.m // 64
     rows = [(e, g) for e in range(registers) for g in range(64 // n)]
     batch = max(1, ROWS_AT_ONCE * 16 // n)
@@ -240,7 +240,7 @@ def _single_block(b: Builder, shape: Shape, left: _Spread, right: _Spread, resul
             column = b.ptr(left.buffer, k * left.at(1))
             for (e, g), total in zip(part, sums, strict=True):
                 factor = b.splat(b.load(element, column, left.size * d_row(shape, e, g)), n)
-                total.set(_accumulate(b, factor, line, total.get()))
+                total.set(accumulate(b, factor, line, total.get()))
         for (e, g), total in zip(part, sums, strict=True):
             result.store(total.get(), e, g * n)
 
@@ -263,9 +263,9 @@ def block_row_lanes(shape: Shape, element: int) -> tuple[list[int], list[int]]:
 
 
 def _blocks(
-    b: Builder, shape: Shape, left: _Spread, right: _Spread, result: _Result, a_map: list[int], b_map: list[int]
+    b: Builder, shape: Shape, left: Spread, right: Spread, result: Result, a_map: list[int], b_map: list[int]
 ) -> None:
-    element = _ELEMENT[shape.result]
+    element = ELEMENT[shape.result]
     ty = f"<64 x {element}>"
     outs: list[Value] = []
     registers = shape.m * shape.m * shape.blocks // 64
@@ -275,13 +275,13 @@ def _blocks(
         for k in range(shape.k):
             factor = b.load(ty, left.buffer, left.at(k), 64).shuffle([a_map[i] for i in a_lanes])
             line = b.load(ty, right.buffer, right.at(k), 64).shuffle([b_map[i] for i in b_lanes])
-            total = _accumulate(b, factor, line, total)
+            total = accumulate(b, factor, line, total)
         outs.append(total)
     for e, out in enumerate(outs):
         result.store(out, e, 0)
 
 
-def _f64_4x4(b: Builder, left: _Spread, right: _Spread, result: _Result) -> None:
+def _f64_4x4(b: Builder, left: Spread, right: Spread, result: Result) -> None:
     """v_mfma_f64_4x4x4_4b: A row l % 4, block (l / 4) % 4, k = l / 16; D row l / 16, column l % 4."""
     ty = "<64 x double>"
     total = result.load(0, 0, 64)
@@ -359,14 +359,14 @@ def _lower(inst: Instruction, context: Context) -> Op:
 
     def make(symbol: str) -> str:
         b = Builder(symbol)
-        left = _Spread(b, shape, a_kind, context.chip, 1)
-        right = _Spread(b, shape, b_kind, context.chip, 2)
+        left = Spread(b, shape, a_kind, context.chip, 1)
+        right = Spread(b, shape, b_kind, context.chip, 2)
         left.run()
         right.run()
         for which, side in enumerate((left, right) if scaled else ()):
             byte = (op_sel >> which & 1) | (op_sel_hi >> which & 1) << 1
             side.scale(4 + which, scale_kinds[which], byte)
-        result = _Result(b, _ELEMENT[shape.result], c_kind, 0, 3)
+        result = Result(b, ELEMENT[shape.result], c_kind, 0, 3)
         if overlap:
             result.set_aside(d.count)
         if shape.result == "f64" and shape.m == 4:

@@ -17,6 +17,7 @@ from . import (
     packed,
     salu,
     scaled,
+    sparse,
     valu_float,
     valu_int,
 )
@@ -39,6 +40,7 @@ for _family in (
     global_memory,
     buffer,
     mfma,
+    sparse,
 ):
     OPS.update(_family.OPS)
 
