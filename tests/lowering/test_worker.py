@@ -495,3 +495,35 @@ def test_output_of_the_worker_does_not_grow_without_bound(monkeypatch: pytest.Mo
         output = own.compile("mlir", noisy, "gfx950")
         assert any("flying" in d.message for d in output.diagnostics)
     own.stop()
+
+
+ORPHAN = """
+import sys
+from tileir.lowering.amdgpu.worker import Worker
+worker = Worker()
+worker.start()
+print(worker.pid, flush=True)
+lines = [f"%x{i} = fmul float %x{max(0, i - 1)}, %x{i // 2}" for i in range(1, 40000)]
+stores = [f"store volatile float %x{i}, ptr addrspace(1) %a" for i in range(0, 40000, 2)]
+body = "\\n".join(["%x0 = load volatile float, ptr addrspace(1) %a", *lines, *stores])
+text = f"define amdgpu_kernel void @k(ptr addrspace(1) %a) {{\\n{body}\\nret void\\n}}"
+print("compiling", flush=True)
+worker.compile("llvm", text, "gfx950")
+print("done", flush=True)
+"""
+
+
+def test_a_worker_does_not_outlive_its_process() -> None:
+    """Also in the middle of a compile that takes long, which cannot be interrupted from inside."""
+    child = subprocess.Popen([sys.executable, "-c", ORPHAN], stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    pid = int(child.stdout.readline())
+    assert child.stdout.readline() == "compiling\n"
+    time.sleep(1.0)
+    child.kill()
+    child.wait()
+    assert "done" not in child.stdout.read(), "the compile is too short to show anything"
+    deadline = time.monotonic() + 20
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not Path(f"/proc/{pid}").exists()

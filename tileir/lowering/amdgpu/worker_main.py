@@ -10,15 +10,20 @@ import json
 import os
 import select
 import sys
+import threading
+import time
 from typing import Any, cast
 
 from tileir.lowering.amdgpu import protocol
 from tileir.lowering.amdgpu.failure import FATAL, MESSAGE_MARK
 
+_PARENT_CHECK_SECONDS = 1.0
+
 
 def main(options: tuple[str, ...], chip: str) -> None:
     """Serves requests until the other end closes the pipe."""
     faulthandler.enable()
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     # Libraries print to standard output too: the pipe gets descriptors of its own.
     requests, answers = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDONLY)
@@ -40,6 +45,13 @@ def main(options: tuple[str, ...], chip: str) -> None:
         message, blobs = frame
         _send(answers, *_answer(message, blobs, contexts))
         contexts.prepare()
+
+
+def _end_with(parent: int) -> None:
+    """Ends this process soon after the one that it works for, which may be killed in the middle of a long compile."""
+    while os.getppid() == parent:
+        time.sleep(_PARENT_CHECK_SECONDS)
+    os._exit(1)
 
 
 def _answer(message: dict[str, Any], blobs: dict[str, bytes], contexts: Any) -> tuple[dict[str, Any], dict[str, bytes]]:
