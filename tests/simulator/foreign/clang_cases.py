@@ -749,3 +749,99 @@ def fourier_transform(rng: np.random.Generator) -> Run:
     shuffled = x[order]
     arrays = [np.zeros((64, 2), np.float32), shuffled.real.astype(np.float32), shuffled.imag.astype(np.float32)]
     return Run(arrays, {0: (np.stack([want.real, want.imag], 1), 1e-4)})
+
+
+@program(
+    """
+    KERNEL void k(GLOBAL float *out, GLOBAL double *dout, GLOBAL float *x, GLOBAL float *y, GLOBAL float *z) {
+      int t = TID; float a = x[t], b = y[t], c = z[t]; GLOBAL float *o = out + 5 * t;
+      o[0] = __builtin_amdgcn_cubeid(a, b, c); o[1] = __builtin_amdgcn_cubesc(a, b, c);
+      o[2] = __builtin_amdgcn_cubetc(a, b, c); o[3] = __builtin_amdgcn_cubema(a, b, c); o[4] = __builtin_amdgcn_cvt_off_f32_i4(t);
+      dout[2 * t] = __builtin_amdgcn_trig_preop((double)a, 0); dout[2 * t + 1] = __builtin_amdgcn_trig_preop((double)a, 1);
+    }""",
+)
+def cube_maps_and_argument_reduction(rng: np.random.Generator) -> Run:
+    x, y, z = (rng.normal(size=64).astype(np.float32) for _ in range(3))
+    rows: list[list[float]] = []
+    for t, (a, b, c) in enumerate(zip(x.tolist(), y.tolist(), z.tolist(), strict=True)):
+        axis = int(np.argmax(np.abs([a, b, c])))
+        major = (a, b, c)[axis]
+        sign = -1 if major < 0 else 1
+        s, u = ((-c * sign, -b), (a, c * sign), (a * sign, -b))[axis]
+        rows.append([2 * axis + (major < 0), s, u, 2 * major, ((t & 15) ^ 8) / 16 - 0.5])
+    # 2/pi lies between 1/2 and 1: 53 bits, cut off, and what follows is below their last place
+    bits = np.tile([2 / np.pi, 0.0], (64, 1))
+    arrays = [np.zeros((64, 5), np.float32), np.zeros((64, 2)), x, y, z]
+    return Run(arrays, {0: (np.array(rows, np.float32), 0.0), 1: (bits, 2.0**-53)})
+
+
+@program(
+    """
+    typedef _Float16 h4 __attribute__((ext_vector_type(4))); typedef _Float16 h8 __attribute__((ext_vector_type(8)));
+    typedef float f4 __attribute__((ext_vector_type(4)));
+    KERNEL void k(GLOBAL float *out, GLOBAL h4 *a, GLOBAL h8 *b, GLOBAL i32 *index) {
+      int t = TID; f4 c = {1, 1, 1, 1};
+      c = __builtin_amdgcn_smfmac_f32_16x16x32_f16(a[t], b[t], c, index[t], 0, 2);
+      for (int i = 0; i < 4; i++) out[(t / 16 * 4 + i) * 16 + t % 16] = c[i];
+    }""",
+)
+def sparse_matrix_instruction(rng: np.random.Generator) -> Run:
+    """Two of four elements of A; set 2 of the index register."""
+    a, b = rng.integers(-8, 8, (64, 4)).astype(np.float16), rng.integers(-8, 8, (64, 8)).astype(np.float16)
+    index = rng.integers(0, 1 << 31, 64).astype(np.int32)
+    dense, right = np.zeros((16, 32)), np.zeros((32, 16))
+    for lane in range(64):
+        row, part = lane % 16, lane // 16
+        right[8 * part : 8 * part + 8, row] = b[lane]
+        for e in range(4):
+            dense[row, 8 * part + e // 2 * 4 + (int(index[lane]) >> 16 + 2 * e & 3)] += a[lane, e]
+    return Run([np.zeros((16, 16), np.float32), a, b, index], {0: (dense @ right + 1, 0.0)})
+
+
+@program(
+    """
+    typedef float v32 __attribute__((ext_vector_type(32))); typedef u32 u6 __attribute__((ext_vector_type(6)));
+    KERNEL void k(GLOBAL float *out, GLOBAL v32 *in, GLOBAL u32 *seed) {
+      int t = TID; u6 packed = __builtin_amdgcn_cvt_scalef32_sr_pk32_fp6_f32(in[t], seed[t], 0.5f);
+      v32 back = __builtin_amdgcn_cvt_scalef32_pk32_f32_fp6(packed, 4.0f);
+      for (int i = 0; i < 32; i++) out[t * 32 + i] = back[i];
+    }""",
+    chips=("gfx950",),
+)
+def six_bit_floats(rng: np.random.Generator) -> Run:
+    """Numbers that e2m3 holds after division by 1/2 survive any random bits, and come back times 4."""
+    codes = rng.integers(0, 32, (64, 32))
+    exponent, mantissa = codes >> 3, codes & 7
+    magnitude = np.where(exponent == 0, mantissa / 8, (1 + mantissa / 8) * 2.0 ** (exponent - 1))
+    values = (magnitude * rng.choice([-1, 1], codes.shape)).astype(np.float32)
+    seed = rng.integers(0, 1 << 32, 64, dtype=np.uint32)
+    return Run([np.zeros((64, 32), np.float32), values / 2, seed], {0: (values * 4, 0.0)})
+
+
+@program(
+    """
+    typedef i32 i2v __attribute__((ext_vector_type(2))); typedef i32 i3v __attribute__((ext_vector_type(3)));
+    SHARED u32 s[512];
+    KERNEL void k(GLOBAL u32 *out, GLOBAL u32 *in) {
+      int t = TID;
+      for (int i = 0; i < 5; i++) s[i * 64 + t] = in[i * 64 + t];
+      BARRIER();
+      i2v a = __builtin_amdgcn_ds_read_tr4_b64_v2i32((LDS i2v *)s + t);
+      i3v b = __builtin_amdgcn_ds_read_tr6_b96_v3i32((LDS i3v *)(s + 128 + 3 * t));
+      for (int i = 0; i < 2; i++) out[5 * t + i] = a[i];
+      for (int i = 0; i < 3; i++) out[5 * t + 2 + i] = b[i];
+    }""",
+    chips=("gfx950",),
+)
+def transposing_reads(rng: np.random.Generator) -> Run:
+    x = rng.integers(0, 1 << 32, 320, dtype=np.uint32)
+    out = np.zeros((64, 5), np.uint32)
+    for lane in range(64):
+        for bits, first, words, column in ((4, 0, 2, 0), (6, 128, 3, 2)):
+            word = 0
+            for e in range(16):
+                start = first + words * (lane // 16 * 16 + e)
+                held = int.from_bytes(x[start : start + words].tobytes(), "little")
+                word |= (held >> bits * (lane % 16) & (1 << bits) - 1) << bits * e
+            out[lane, column : column + words] = [word >> 32 * i & 0xFFFFFFFF for i in range(words)]
+    return Run([np.zeros((64, 5), np.uint32), x], {0: (out, 0.0)})
