@@ -80,11 +80,83 @@ def lanes_of(mask: int) -> tuple[int, ...]:
     return tuple(lane for lane in range(64) if mask >> lane & 1)
 
 
+def _where(workgroup: tuple[int, int, int], wave: int, lanes: tuple[int, ...]) -> str:
+    text = f"workgroup {workgroup}, wave {wave}"
+    return text + (f", lane{'s' if len(lanes) > 1 else ''} {format_lanes(lanes)}" if lanes else "")
+
+
+@dataclass(frozen=True)
+class Party:
+    """An instruction that a finding concerns, executed by lanes of a wave. ``lanes`` is empty where they do not matter."""
+
+    location: Location
+    workgroup: tuple[int, int, int]
+    wave: int
+    lanes: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.location}\n    in {_where(self.workgroup, self.wave, self.lanes)}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that a check found in an execution that went on.
+
+    kind: ``"race-lds"``, ``"race-memory"``, ``"uninit-register"``, ``"uninit-lds"``, ``"uninit-memory"``,
+    ``"mfma-hazard"`` or ``"barrier-count"``. party: the instruction at fault. other: the other party of a race, the
+    producer of a hazard. notes: further facts, one line each.
+    """
+
+    kind: str
+    message: str
+    party: Party
+    other: Party | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def wave(self) -> int:
+        return self.party.wave
+
+    @property
+    def lanes(self) -> tuple[int, ...]:
+        return self.party.lanes
+
+    @property
+    def pc(self) -> int:
+        return self.party.location.pc
+
+    @property
+    def disassembly(self) -> str:
+        return self.party.location.disassembly
+
+    @property
+    def source(self) -> str | None:
+        return self.party.location.source
+
+    def fault(self) -> SimulatorFault:
+        """The finding as an exception, for strict runs."""
+        notes = self.notes if self.other is None else (f"other party: {self.other}", *self.notes)
+        return SimulatorFault(
+            self.kind,
+            self.message,
+            workgroup=self.party.workgroup,
+            wave=self.wave,
+            lanes=self.lanes,
+            location=self.party.location,
+            notes=notes,
+        )
+
+    def __str__(self) -> str:
+        return str(self.fault())
+
+
 @dataclass
 class Statistics:
-    """What a launch did. executions: how often each instruction ran, by address in the code object."""
+    """What a launch did. executions: how often each instruction ran, by address in the code object. findings: what the
+    checks of the launch found, each pair of instructions once."""
 
     workgroups: int = 0
     waves: int = 0
     instructions: int = 0
     executions: dict[int, int] = field(default_factory=dict[int, int])
+    findings: list[Finding] = field(default_factory=list[Finding])

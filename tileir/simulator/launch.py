@@ -12,7 +12,8 @@ from tileir.codeobject import CodeObject, CodeObjectError, Kernel, KernelArg
 from tileir.target import UnknownTarget
 from tileir.target import get as get_target
 
-from . import report, state
+from . import checks, report, state
+from .checks.monitor import Monitor
 from .engine import engine
 from .faults import SimulatorError, Statistics
 from .memory import Allocation, Memory, reserve
@@ -103,6 +104,9 @@ class Module:
         max_instructions: int = DEFAULT_MAX_INSTRUCTIONS,
         strict_barriers: bool = True,
         stack: int = DEFAULT_STACK,
+        check: str = "",
+        strict: bool = False,
+        max_findings: int = 100,
     ) -> Statistics:
         """Runs a kernel to its end.
 
@@ -112,13 +116,18 @@ class Module:
         fastest. max_instructions: limit for one workgroup. strict_barriers: a wave that ends while others wait at a
         barrier is a fault (the hardware would let them go on). stack: bytes of scratch per lane, at least, for a kernel
         whose descriptor says that its stack is dynamic (indirect calls, recursion); no other kernel is given more than
-        it asks for.
+        it asks for. check: checks to make, ``"race,uninit,hazard,barrier"`` or ``"all"``; what they find is in
+        ``Statistics.findings``, at most max_findings, each pair of instructions once. strict: the first finding is
+        raised as a fault instead.
 
         Raises :class:`SimulatorFault` at the first fault, :class:`SimulatorError` for an impossible launch.
         """
         program = self.program(kernel)
         launch = _Launch(self.simulator, self, program, grid, block, args, lds_dynamic, stack)
         try:
+            chosen = checks.parse(check)
+            if chosen:
+                launch.watch(Monitor(launch, chosen, strict, max_findings))
             launch.prepare(max_instructions, strict_barriers)
             return launch.run(workgroups)
         finally:
@@ -165,6 +174,8 @@ class _Launch:
         if d.float_round_mode_32 or d.float_round_mode_16_64:
             raise SimulatorError("kernels that start in a rounding mode other than to nearest even are not executed")
         self.lds_dynamic = lds_dynamic
+        self.records = program.records
+        self.monitor: Monitor | None = None
         if not 0 <= stack <= _MAX_STACK:
             raise SimulatorError(f"a stack of {stack} bytes; 0 to {_MAX_STACK} are possible")
         fixed = d.private_segment_fixed_size
@@ -231,6 +242,10 @@ class _Launch:
         }
         return values.get(name)
 
+    def watch(self, monitor: Monitor) -> None:
+        """Runs under checks, on the records that were made for them."""
+        self.monitor, self.records = monitor, monitor.records
+
     # ---- state
     def prepare(self, max_instructions: int, strict_barriers: bool) -> None:
         """Builds the memory image of the workgroup and its waves."""
@@ -277,7 +292,9 @@ class _Launch:
         mode = (d.rsrc1 >> 12 & 0xFF) | d.dx10_clamp << 8 | d.ieee_mode << 9
         assert not mode & ROUND_BITS
         struct.pack_into("<I", head, state.MODE, mode)
-        struct.pack_into("<Q", head, state.CURRENT, self.program.record_of(entry))
+        struct.pack_into(
+            "<Q", head, state.CURRENT, self.records.pointer(self.records.numbers[self.program.base + entry])
+        )
         struct.pack_into("<Q", head, state.WORKGROUP, self.workgroup.ctypes.data)
         struct.pack_into("<Q", head, state.HELPERS, engine_.helper_table)
         struct.pack_into("<Q", head, state.SHARED_BASE, SHARED_APERTURE << 32)
@@ -299,13 +316,13 @@ class _Launch:
             state.WG_CODE_BASE: program.base + program.code_start,
             state.WG_CODE_BYTES: program.code_bytes,
             state.WG_CODE_MAP: program.code_map.ctypes.data,
-            state.WG_RECORDS: program.records.first,
+            state.WG_RECORDS: self.records.first,
             state.WG_SLICE: _TIME_SLICE,
             state.WG_STRICT_BARRIERS: int(strict_barriers),
         }
         for offset, value in values.items():
             self.workgroup[offset : offset + 8] = np.array([value], np.uint64).view(np.uint8)
-        self.max_instructions = max_instructions
+        self.max_instructions, self.strict_barriers = max_instructions, strict_barriers
         self._work_items()
 
     def _packet(self, kernarg: int) -> bytes:
@@ -359,7 +376,7 @@ class _Launch:
 
     def run(self, workgroups: Iterable[Dim3] | None) -> Statistics:
         statistics = Statistics()
-        before = self.program.records.counts().copy()
+        before = self.records.counts().copy()
         run_workgroup = self.simulator.engine.run_workgroup
         address = self.workgroup.ctypes.data
         gx, gy, gz = self.grid
@@ -368,20 +385,26 @@ class _Launch:
             if workgroups is not None
             else ((x, y, z) for z in range(gz) for y in range(gy) for x in range(gx))
         )
+        monitor = self.monitor
+        if monitor:
+            chosen = list(chosen)
+            monitor.attach(len(chosen) > 1)
         for workgroup in chosen:
             if len(workgroup) != 3 or any(not 0 <= w < g for w, g in zip(workgroup, self.grid, strict=True)):
                 raise SimulatorError(f"workgroup {workgroup} is outside the grid {self.grid}")
             self._reset(workgroup)
-            result = run_workgroup(address)
+            result = monitor.run(workgroup) if monitor else run_workgroup(address)
             if result:
                 raise report.fault(self, result & 0xFF, result >> 8, workgroup)
             statistics.workgroups += 1
             statistics.waves += self.wave_count
             left = int(self.workgroup.view(np.uint64)[state.WG_BUDGET // 8])
             statistics.instructions += self.max_instructions - left
-        counts = self.program.records.counts() - before
+        counts = self.records.counts() - before
         addresses = self.program.addresses
         statistics.executions = {addresses[i]: int(counts[i]) for i in np.flatnonzero(counts[: len(addresses)])}
+        if monitor:
+            statistics.findings = monitor.finish()
         return statistics
 
 

@@ -47,6 +47,8 @@ class Allocation:
         self.name = name
         self.read_only = read_only
         self.bytes = reserve(size)
+        self.written: NDArray[np.uint8] | None = None
+        """One byte per byte, 0xFF where something has been written; kept only for uninitialised buffers."""
 
     @property
     def end(self) -> int:
@@ -66,6 +68,8 @@ class Allocation:
         if offset < 0 or offset + raw.size > self.size:
             raise SimulatorError(f"{raw.size} bytes at offset {offset} do not fit into {self!r}")
         self.bytes[offset : offset + raw.size] = raw
+        if self.written is not None:
+            self.written[offset : offset + raw.size] = 0xFF
 
     def read(self, dtype: DTypeLike, count: int | None = None, offset: int = 0) -> NDArray[np.generic]:
         """A copy of ``count`` items from byte ``offset`` on (all that follow by default)."""
@@ -89,8 +93,14 @@ class Memory:
         self._allocations: list[Allocation] = []
         self._table: NDArray[np.uint64] | None = None
 
-    def allocate(self, size: int, name: str = "", *, align: int = 256, read_only: bool = False) -> Allocation:
-        """A new zeroed buffer of ``size`` bytes; ``read_only`` refuses stores of kernels, not of the host."""
+    def allocate(
+        self, size: int, name: str = "", *, align: int = 256, read_only: bool = False, uninitialised: bool = False
+    ) -> Allocation:
+        """A new zeroed buffer of ``size`` bytes; ``read_only`` refuses stores of kernels, not of the host.
+
+        uninitialised: reads of bytes that neither :meth:`Allocation.write` nor a kernel under the check ``uninit``
+        has written are findings of that check.
+        """
         if size < 0:
             raise SimulatorError(f"allocation of {size} bytes")
         if align <= 0 or align & (align - 1):
@@ -99,6 +109,8 @@ class Memory:
         if address + size + RED_ZONE > _END:
             raise SimulatorError("the simulated address space is used up")
         allocation = Allocation(address, size, name, read_only)
+        if uninitialised:
+            allocation.written = reserve(size)
         self._next = (address + size + RED_ZONE + _PAGE - 1) & -_PAGE
         self._starts.append(address)
         self._allocations.append(allocation)
@@ -136,6 +148,11 @@ class Memory:
         if address < nearest.end:
             return f"at byte {address - nearest.address} of {nearest!r}"
         return f"{address - nearest.end} bytes behind the end of the nearest {nearest!r}"
+
+    @property
+    def allocations(self) -> tuple[Allocation, ...]:
+        """All buffers by address."""
+        return tuple(self._allocations)
 
     def table(self) -> NDArray[np.uint64]:
         """The allocations as native code searches them: rows of start, size, host pointer, flags."""

@@ -33,8 +33,8 @@ class Program:
         self._sweep()
         self._context_options = self._float_options()
         indexing = self._indexing()
-        ops = [self._lower(i, indexing[i]) for i in range(len(self.instructions))]
-        self._build(ops)
+        self.ops = [self._lower(i, indexing[i]) for i in range(len(self.instructions))]
+        self._build(self.ops)
 
     # ---- decoding
     def _regions(self, everything: bool) -> list[tuple[int, int]]:
@@ -122,19 +122,17 @@ class Program:
     # ---- records
     def _build(self, ops: list[Op]) -> None:
         simulated = [self.base + address for address in self.addresses]
-        self.records = Records(ops, simulated, self._engine, self.base + self._end_address())
+        self.records = Records(ops, simulated, self._engine, self.base + self.end_address)
         self.code_start = min(self.addresses, default=0)
         self.code_bytes = max(self.addresses, default=0) - self.code_start + 4 if self.addresses else 0
         self.code_map: NDArray[np.int32] = np.full(max(1, self.code_bytes // 4), -1, np.int32)
         for i, address in enumerate(self.addresses):
             self.code_map[(address - self.code_start) // 4] = i
 
-    def _end_address(self) -> int:
+    @property
+    def end_address(self) -> int:
+        """Address behind the last instruction."""
         return self.addresses[-1] + len(self.encodings[-1]) if self.addresses else self.kernel.entry_address
-
-    def record_of(self, address: int) -> int:
-        """Host pointer of the record at an address of the code object."""
-        return self.records.pointer(self.records.numbers[self.base + address])
 
     @property
     def starts(self) -> set[int]:
@@ -144,7 +142,7 @@ class Program:
     def location(self, number: int) -> Location:
         """Address, disassembly and source line of a record."""
         if number >= len(self.instructions):
-            return Location(self._end_address(), "end of the code")
+            return Location(self.end_address, "end of the code")
         address, inst = self.addresses[number], self.instructions[number]
         text = inst.text if inst else ".long " + " ".join(f"0x{b:02x}" for b in self.encodings[number])
         return Location(address, text, self.source(address))

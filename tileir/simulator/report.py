@@ -77,7 +77,7 @@ def fault(launch: _Launch, code: int, wave_number: int, workgroup: Dim3) -> Simu
     """The fault of a stopped workgroup."""
     program = launch.program
     wave = _Wave(launch, wave_number)
-    number = program.records.number(wave.u64(state.CURRENT))
+    number = launch.records.number(wave.u64(state.CURRENT))
     location = program.location(number)
     lanes = lanes_of(wave.u64(state.FAULT_LANES))
     address = wave.u64(state.FAULT_ADDRESS)
@@ -146,7 +146,7 @@ def _pending_register(launch: _Launch, wave: _Wave, register: int) -> list[str]:
     owner = wave.u32(state.OWNER + 4 * register)
     for entry in wave.entries():
         if wave.u32(entry + state.ENTRY_SEQUENCE) == owner:
-            origin = launch.program.location(launch.program.records.number(wave.u64(entry + state.ENTRY_RECORD)))
+            origin = launch.program.location(launch.records.number(wave.u64(entry + state.ENTRY_RECORD)))
             return [f"written by {origin}", "an s_waitcnt that covers it has to come first"]
     return []
 
@@ -159,7 +159,7 @@ def _pending_lds(launch: _Launch, address: int) -> list[str]:
             size = wave.u32(entry + state.ENTRY_LDS_BYTES)
             base = wave.u32(entry + state.ENTRY_LDS_BASE)
             if size and base <= address < base + 64 * size:
-                origin = launch.program.location(launch.program.records.number(wave.u64(entry + state.ENTRY_RECORD)))
+                origin = launch.program.location(launch.records.number(wave.u64(entry + state.ENTRY_RECORD)))
                 notes.append(f"written by wave {number}: {origin}")
     return notes
 

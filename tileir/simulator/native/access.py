@@ -4,10 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
 
 from .. import state
 from .builder import LANES, Builder, Value, vec
+from .op import Op
+
+_LOGGING: ContextVar[bool] = ContextVar("logging", default=False)
+
+
+def logged(op: Op) -> Op:
+    """The op with code that writes its accesses to LDS and device memory to the log of the workgroup."""
+
+    def make(symbol: str) -> str:
+        token = _LOGGING.set(True)
+        try:
+            return op.make(symbol)
+        finally:
+            _LOGGING.reset(token)
+
+    return replace(op, key="log|" + op.key, make=make)
+
+
+def log_access(b: Builder, lane: Value, address: Value, size: int, *, lds: bool) -> None:
+    """Emits the entry of one lane's access, in code that is generated for checking."""
+    if _LOGGING.get():
+        what = (lane.trunc("i32") << 8) | (size | (state.LOG_LDS if lds else 0))
+        b.helper(state.HELPER_LOG, "void", b.w, b.r, address, what)
 
 
 @contextmanager
@@ -102,6 +126,7 @@ class Global:
             b.if_else(entry.cmp("eq", 0), refuse(state.FAULT_MEMORY_BOUNDS), found)
         offset = address - self.start.get()
         with b.if_(offset.cmp("ult", self.limit.get())):
+            log_access(b, lane, address, self.size, lds=False)
             yield b.ptr(self.host.get(), offset)
 
 
@@ -138,6 +163,7 @@ class Lds:
             with b.if_(late):
                 refuse(state.FAULT_POISONED_LDS)
         with b.if_(ok.get()):
+            log_access(b, lane, address, self.size, lds=True)
             yield b.ptr(self.base, address)
 
 

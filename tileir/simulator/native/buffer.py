@@ -21,6 +21,7 @@ from .access import (
     each_lane,
     enqueue,
     lane_dword,
+    log_access,
     naturally_aligned,
     put_lane_dword,
 )
@@ -172,6 +173,7 @@ def _lower_to_lds(inst: Instruction, piece: Piece) -> Op:
             with b.if_(outside):
                 faults.add(lane, where, state.FAULT_LDS_BOUNDS)
             with b.if_(~outside):
+                log_access(b, lane, where, size, lds=True)
                 for k, value in enumerate(_load_dwords(b, buffer, whole, single, piece, lane)):
                     b.store(value, b.ptr(lds, where), 4 * k, 1)
         faults.check()

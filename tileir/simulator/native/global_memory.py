@@ -20,6 +20,7 @@ from .access import (
     each_lane,
     enqueue,
     lane_dword,
+    log_access,
     naturally_aligned,
 )
 from .atomic import FLOAT, INTEGER, Atomic
@@ -246,6 +247,7 @@ def _lower_to_lds(piece: Piece) -> Lower:
                     with b.if_(outside):
                         faults.add(lane, where, state.FAULT_LDS_BOUNDS)
                     with b.if_(~outside):
+                        log_access(b, lane, where, size, lds=True)
                         with source.access(lane, address.compute(b, lane)) as pointer:
                             target = b.ptr(lds, where)
                             if piece.bits == 32:

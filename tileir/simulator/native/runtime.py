@@ -206,6 +206,29 @@ def _find() -> str:
     return b.text()
 
 
+def _log() -> str:
+    """``log(w, r, address, what)``: appends an access to the log; the caller of the wave has left room for it."""
+    b = Builder("tir_log", "ptr %w, ptr %r, i64 %address, i32 %what", "void")
+    wg = b.load("ptr", b.w, s.WORKGROUP, 8)
+    n = b.load("i64", wg, s.WG_LOG_COUNT, 8)
+    with b.if_(n.cmp("ult", b.load("i64", wg, s.WG_LOG_CAPACITY, 8))):
+        entry = b.ptr(b.load("ptr", wg, s.WG_LOG, 8), n * s.LOG_BYTES)
+        b.store(_argument(b, "address", "i64"), entry, s.LOG_ADDRESS, 8)
+        b.store(record_number(b, wg).trunc("i32"), entry, s.LOG_RECORD)
+        b.store(b.load("i32", b.w, s.SEQUENCE) + 1, entry, s.LOG_SEQUENCE)
+        b.store(_argument(b, "what", "i32"), entry, s.LOG_WHAT)
+        b.store(b.load("i32", b.w, s.HW_ID), entry, s.LOG_WAVE)
+    b.store(n + 1, wg, s.WG_LOG_COUNT, 8)
+    b.ret()
+    return b.text()
+
+
+def record_number(b: Builder, wg: Value) -> Value:
+    """Number of the current record, as i64."""
+    here = b.emit(f"ptrtoint {b.r} to i64", "i64")
+    return (here - b.load("i64", wg, s.WG_RECORDS, 8)) / s.RECORD_SIZE
+
+
 def _poisoned_check(b: Builder, record: Value) -> None:
     """Stops the wave when the record names a register whose value is on its way."""
     checks = b.load("i32", record, s.REC_CHECKS)
@@ -309,6 +332,7 @@ HELPERS = (
     "tir_enqueue_flat",
     "tir_wait",
     "tir_find",
+    "tir_log",
 )
 """Symbols behind the helper table, in the order of the HELPER_* indices."""
 
@@ -323,6 +347,7 @@ def runtime_text() -> str:
         _enqueue_flat(),
         _wait(),
         _find(),
+        _log(),
         _run_wave(),
         _run_workgroup(),
     ]

@@ -1,0 +1,98 @@
+"""Which registers an instruction reads and writes, for the check of reads before any write."""
+
+from __future__ import annotations
+
+from tileir.simulator import state
+from tileir.simulator.decoder import Instruction, Operand
+from tileir.simulator.native.op import check_of
+
+_UPDATES = ("v_fmac", "v_mac_", "v_pk_fmac", "v_dot2c", "v_dot4c", "v_dot8c", "v_smfmac", "s_addk", "s_mulk", "s_cmovk")
+_SWAPS = ("v_swap_b32", "v_permlane16_swap", "v_permlane32_swap")
+_ACROSS = ("v_readlane", "v_readfirstlane", "v_permlane", "v_swap", "ds_bpermute", "ds_permute", "ds_swizzle")
+_NO_RESULT = ("s_cmp", "s_bitcmp", "s_setreg", "s_setpc", "s_cbranch", "s_dcache", "s_icache", "s_set_gpr", "v_nop")
+_TWO_RESULTS = ("v_div_scale", "v_mad_u64_u32", "v_mad_i64_i32")
+_WIDE_SUMS = ("v_mad_u64_u32", "v_mad_i64_i32")
+_LDS_RESULTS = ("ds_read", "ds_bpermute", "ds_permute", "ds_swizzle", "ds_consume", "ds_append")
+_MEMORY = ("mubuf", "mtbuf", "global", "flat", "scratch")
+
+
+def results(inst: Instruction) -> int:
+    """Number of leading operands that the instruction writes."""
+    name, encoding = inst.name, inst.encoding
+    if not inst.operands or name.startswith(_NO_RESULT) or encoding == "sopp":
+        return 0
+    if encoding == "ds":
+        return int(name.startswith(_LDS_RESULTS) or "_rtn_" in name)
+    if encoding in _MEMORY:
+        if inst.modifiers.get("lds", 0) or "_load_lds_" in name:
+            return 0
+        return int("_load_" in name or ("_atomic_" in name and bool(inst.modifiers.get("sc0", 0))))
+    if encoding == "smem":
+        return int("load" in name or name.startswith("s_mem"))
+    if name.startswith("v_") and ("_co_" in name or name.startswith(_TWO_RESULTS)):
+        return 2
+    return 1
+
+
+def _numbers(operand: Operand) -> range:
+    if operand.kind == "special" and operand.name.startswith(("exec", "scc", "src_")):
+        return range(0)
+    found = check_of(operand)
+    if found is None:
+        return range(0)
+    return range(found[0], min(found[0] + found[1], state.SHADOW_REGISTERS))
+
+
+def _split(inst: Instruction) -> tuple[list[Operand], list[Operand]]:
+    """Operands that are read and operands that are written."""
+    n, name = results(inst), inst.name
+    read, write = list(inst.operands[n:]), list(inst.operands[:n])
+    if name.startswith(_UPDATES) or (inst.encoding in ("mubuf", "mtbuf") and "_atomic_" in name and n):
+        read += write
+    if name.startswith(_SWAPS):
+        read, write = list(inst.operands), list(inst.operands)
+    return read, write
+
+
+def registers(inst: Instruction) -> tuple[frozenset[int], frozenset[int]]:
+    """Check numbers of the registers that an instruction reads and writes."""
+    read, write = _split(inst)
+    return frozenset(n for o in read for n in _numbers(o)), frozenset(n for o in write for n in _numbers(o))
+
+
+def items(inst: Instruction) -> list[int]:
+    """The registers as ``register | mode << 16``, reads first.
+
+    What another lane than the reading one wrote counts for instructions that move data across lanes: there only a
+    register that no lane has written is reported.
+    """
+    read, write = _split(inst)
+    name = inst.name
+    across = name.startswith(_ACROSS) or "dpp" in inst.encoding
+    idle = _idle_sources(inst)
+    out: list[int] = []
+    for place, operand in enumerate(read):
+        if operand in idle:
+            continue
+        numbers = _numbers(operand)
+        if name.startswith(_WIDE_SUMS) and place == 2:
+            # compilers leave the upper half of the addend undefined where only the lower half of the sum counts
+            numbers = numbers[:1]
+        for number in numbers:
+            any_lane = across or number >= state.CHECK_SGPR
+            out.append(number | (state.ITEM_READ_ANY if any_lane else state.ITEM_READ_ACTIVE) << 16)
+    whole = name.startswith(("v_mfma", "v_smfmac", "v_writelane", *_SWAPS))
+    for operand in write:
+        for number in _numbers(operand):
+            everywhere = whole or number >= state.CHECK_SGPR
+            out.append(number | (state.ITEM_WRITE_ALL if everywhere else state.ITEM_WRITE_ACTIVE) << 16)
+    return out
+
+
+def _idle_sources(inst: Instruction) -> tuple[Operand, ...]:
+    """Sources whose value does not matter: ``x ^ x`` and ``x - x`` are ways to make zero."""
+    if inst.name in ("v_xor_b32", "s_xor_b32", "s_xor_b64", "v_sub_u32", "s_sub_u32") and len(inst.operands) == 3:
+        first, second = inst.operands[1:]
+        if first == second:
+            return (first,)
+    return ()
