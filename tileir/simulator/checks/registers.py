@@ -89,8 +89,18 @@ def items(inst: Instruction) -> list[int]:
     return out
 
 
+_FRAME_POINTER = 33
+"""s33 in LLVM's calling convention for AMDGPU; functions save it with a move."""
+
+
 def _idle_sources(inst: Instruction) -> tuple[Operand, ...]:
-    """Sources whose value does not matter: ``x ^ x`` and ``x - x`` are ways to make zero."""
+    """Sources whose value does not matter: ``x ^ x`` and ``x - x`` are ways to make zero, and functions save the
+    registers of their callers (to scratch memory, to lanes of a vector register) without knowing whether they are used.
+    """
+    if inst.name.startswith(("scratch_store", "v_writelane")):
+        return inst.operands[1:2]
+    if inst.name == "s_mov_b32":
+        return tuple(o for o in inst.operands[1:] if o.kind == "s" and o.index == _FRAME_POINTER)
     if inst.name in ("v_xor_b32", "s_xor_b32", "s_xor_b64", "v_sub_u32", "s_sub_u32") and len(inst.operands) == 3:
         first, second = inst.operands[1:]
         if first == second:
