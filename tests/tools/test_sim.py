@@ -57,6 +57,11 @@ define amdgpu_kernel void @scalars(ptr addrspace(1) %O, i8 %a, i16 %b, half %h, 
   store bfloat %f, ptr addrspace(1) %p5
   ret void
 }
+define amdgpu_kernel void @racy(ptr addrspace(1) %O) {
+  %w = call i32 @llvm.amdgcn.workgroup.id.x()
+  store i32 %w, ptr addrspace(1) %O
+  ret void
+}
 declare i32 @llvm.amdgcn.workitem.id.x()
 declare i32 @llvm.amdgcn.workgroup.id.x()
 attributes #0 = { "amdgpu-flat-work-group-size"="64,64" }
@@ -161,10 +166,21 @@ def test_endless_kernel_stops(hsaco: str, capsys: Capture) -> None:
     assert "10000 instructions" in capsys.readouterr().err
 
 
+def test_checks(hsaco: str, capsys: Capture) -> None:
+    assert main(axpy(hsaco, "--check", "all")) == 0
+    capsys.readouterr()
+    racy = [hsaco, "-k", "racy", "--grid", "2", "--block", "1", "--arg", "O=zeros:i32:1"]
+    assert main([*racy, "--check", "race", "--json", "-"]) == 1
+    captured = capsys.readouterr()
+    findings = json.loads(captured.out)["findings"]
+    assert [f["kind"] for f in findings] == ["race-memory"] and "race-memory" in captured.err
+    assert main(racy) == 0
+
+
 @pytest.mark.parametrize(
     "change,message",
     [
-        (["--kernel", "nothing"], "the code object has axpy, endless, scalars"),
+        (["--kernel", "nothing"], "the code object has axpy, endless, scalars, racy"),
         (["--arg", "beta=1"], "it has X, Y, alpha, n"),
         (["--arg", "n=7"], "given twice"),
         (["--arg", "n"], "NAME=VALUE"),
@@ -172,6 +188,7 @@ def test_endless_kernel_stops(hsaco: str, capsys: Capture) -> None:
         (["--grid", "0"], "positive integers"),
         (["--grid", "1,2,3,4"], "positive integers"),
         (["--max-instructions", "-1"], "no integer"),
+        (["--check", "everything"], "legal are all, race"),
     ],
 )
 def test_wrong_usage(hsaco: str, change: list[str], message: str, capsys: Capture) -> None:

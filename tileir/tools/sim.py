@@ -38,7 +38,7 @@ arguments:
   by value     7, 0x7 (integers), 1.5 (a float of the argument's size), 1:f32 (a type), FILE.npy (the bytes)
   types        f16 bf16 f32 f64 f8e4m3fn f8e4m3fnuz f8e5m2 f8e5m2fnuz f8e8m0 i8 i16 i32 i64 u8 u16 u32 u64
 
-exit status: 0 success, 1 a fault of the kernel or a file that cannot be run, 2 wrong usage, 3 a fault of TileIR."""
+exit status: 0 success, 1 a fault or finding of a check, or a file that cannot be run, 2 wrong usage, 3 a fault of TileIR."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -59,6 +59,9 @@ def parser() -> argparse.ArgumentParser:
         type=_count,
         metavar="BYTES",
         help="scratch per lane where calls are indirect or recurse (default 1024)",
+    )
+    p.add_argument(
+        "--check", default="", metavar="LIST", help="also look for race, uninit, hazard, barrier (commas), or all"
     )
     p.add_argument("--max-instructions", type=_count, metavar="N", help="limit for one workgroup (default 100 million)")
     p.add_argument("--seed", type=_count, default=0, help="of random arguments (default 0)")
@@ -154,6 +157,8 @@ class _Run:
     """One launch and what is told about it."""
 
     def __init__(self, args: argparse.Namespace, file: str, data: bytes, chip: str, kernel: Kernel) -> None:
+        from tileir.simulator import SimulatorError
+        from tileir.simulator.checks import parse
         from tileir.tools import sim_arguments
 
         self.args, self.file, self.data, self.chip, self.kernel = args, file, data, chip, kernel
@@ -167,6 +172,10 @@ class _Run:
             most = kernel.metadata.max_flat_workgroup_size
             raise UsageError(f"how many work-items per workgroup? --block X,Y,Z; the kernel allows {most}")
         self.block: tuple[int, int, int] = block
+        try:
+            parse(args.check)
+        except SimulatorError as e:
+            raise UsageError(f"--check {args.check}: {e}") from None
         self.arguments = kernel.metadata.explicit_args
         self.values = sim_arguments.values(args.arg, self.arguments, args.seed)
         self.outputs = sim_arguments.settings(args.out, self.arguments, "--out")
@@ -199,6 +208,7 @@ class _Run:
             module.program(self.kernel.name)
             translated = time.perf_counter()
             limits = {"max_instructions": self.args.max_instructions, "stack": self.args.stack}
+            limits["check"] = self.args.check or None
             given = {name: value for name, value in limits.items() if value is not None}
             try:
                 statistics = module.launch(
@@ -224,7 +234,10 @@ class _Run:
         if fault is not None:
             print(f"{self.file}: fault: {fault}", file=sys.stderr)
             return EXIT_ERROR
-        return EXIT_OK
+        found = statistics.findings if statistics is not None else []
+        for finding in found:
+            print(f"{self.file}: {finding}", file=sys.stderr)
+        return EXIT_ERROR if found else EXIT_OK
 
     def _summary(
         self,
@@ -251,6 +264,7 @@ class _Run:
                 "instructions": statistics.instructions,
                 "by_class": by_class,
                 "by_opcode": by_name,
+                "findings": [{"kind": f.kind, "pc": f.pc, "text": str(f)} for f in statistics.findings],
             }
         return summary
 
