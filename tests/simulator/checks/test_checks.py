@@ -133,6 +133,16 @@ def test_uninitialised_lds_and_memory(chip: str) -> None:
     assert run(store + load.format(512), chip, "uninit", uninitialised=True).findings == []
 
 
+def test_scalar_loads_take_part() -> None:
+    load = "s_load_dwordx4 s[24:27], s[20:21], 0x{:x}\ns_waitcnt lgkmcnt(0)\n"
+    (finding,) = run(load.format(508), "gfx942", "uninit", uninitialised=True).findings
+    assert finding.kind == "uninit-memory" and finding.disassembly.startswith("s_load_dwordx4")
+    assert run(load.format(496), "gfx942", "uninit", uninitialised=True).findings == []
+    store = "global_store_dword v2, v1, s[20:21]\ns_waitcnt vmcnt(0)\n"
+    assert kinds(run(store + load.format(0), "gfx950", "race")) == ["race-memory"]
+    assert run(store + "s_barrier\n" + load.format(0), "gfx950", "race").findings == []
+
+
 UNEQUAL = """
 v_readfirstlane_b32 s22, v1
 s_cmp_lt_u32 s22, 64

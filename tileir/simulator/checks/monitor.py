@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from tileir.simulator.launch import Dim3, _Launch  # pyright: ignore[reportPrivateUsage]
 
 _CAPACITY = 1 << 19
-_MOST_ACCESSES = 256
-"""Log entries of one instruction: 64 lanes, two addresses each or four dwords of a buffer access one by one."""
+_MOST_ACCESSES = 320
+"""Log entries of one instruction at most: 64 lanes of a buffer load to LDS, four dwords one by one and the LDS write."""
+_LOGGED = ("ds", "mubuf", "global", "flat", "smem")
+"""Encodings of the instructions that access LDS or device memory."""
 _SLICE = 1 << 16
 _EPOCH_LIMIT = 1 << 23
 """Accesses that are kept between two barriers; beyond it they are checked in portions of this size."""
@@ -40,6 +42,7 @@ _UNINIT = np.dtype(
 _QUEUES = (
     (state.QUEUE_VM, state.VM_HEAD, state.VM_LENGTH),
     (state.QUEUE_LGKM, state.LGKM_HEAD, state.LGKM_LENGTH),
+    (state.QUEUE_SMEM, None, state.SMEM_LENGTH),
     (state.QUEUE_FLAT, None, state.FLAT_LENGTH),
 )
 
@@ -52,7 +55,11 @@ class Monitor:
         self.collect = Collector(strict, limit)
         program = launch.program
         self.memory_checked = bool(checks & {RACE, UNINIT})
-        ops = [logged(op) for op in program.ops] if self.memory_checked else list(program.ops)
+        ops = list(program.ops)
+        if self.memory_checked:
+            for i, inst in enumerate(program.instructions):
+                if inst is not None and inst.encoding in _LOGGED:
+                    ops[i] = logged(ops[i])
         shown = [checked(op) for op in ops] if UNINIT in checks else ops
         simulated = [program.base + address for address in program.addresses]
         engine = launch.simulator.engine
@@ -253,7 +260,8 @@ class Monitor:
 def _synchronises(launch: _Launch) -> bool:
     """Whether the kernel may order workgroups through atomics or cache control; then they are not compared."""
     return any(
-        inst is not None and (inst.name == "buffer_wbl2" or ("_atomic_" in inst.name and inst.modifiers.get("sc0", 0)))
+        inst.name == "buffer_wbl2"
+        or (inst.encoding != "ds" and "_atomic_" in inst.name and inst.modifiers.get("sc0", 0))
         for inst in launch.program.instructions
-        if inst is None or inst.encoding != "ds"
+        if inst is not None
     )

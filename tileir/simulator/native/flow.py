@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .. import state
 from ..decoder import Instruction, Operand
+from .access import log_access
 from .builder import Builder, Value
 from .op import OFFSET_SLOT, Context, Lower, Op, Unsupported, checks_of, slot_of, with_offset
 
@@ -80,6 +81,7 @@ def _host(b: Builder, address: Value, size: int) -> Value:
     entry = b.helper(state.HELPER_FIND, "ptr", b.w, address, b.const("i64", size))
     with b.if_(entry.cmp("eq", 0)):
         b.fault(state.FAULT_MEMORY_BOUNDS, b.const("i64", 0), address)
+    log_access(b, b.const("i64", 0), address, size, lds=False)
     offset = address - b.load("i64", entry, state.ALLOC_START, 8)
     return b.ptr(b.load("ptr", entry, state.ALLOC_HOST, 8), offset)
 
