@@ -169,7 +169,7 @@ def _turned(t: TileType, waves: int) -> Layout:
     per_lane = max(1, t.size // (64 * waves))
     run = LANE_BYTES // t.elem.bytes
     k_run = min(run, 1 << (rows.bit_length() - 1), 1 << (per_lane.bit_length() - 1))
-    n_run = max(1, min(run, 1 << (cols.bit_length() - 1), per_lane // k_run))
+    n_run = min(run, 1 << (cols.bit_length() - 1), 1 << (max(1, per_lane // k_run).bit_length() - 1))
     if rows % k_run or cols % n_run:
         return blocked(t.shape, waves, axis_order=[1, 0], vector=1)
     outer = blocked((rows // k_run, cols // n_run), waves, axis_order=[1, 0], vector=1)

@@ -23,6 +23,8 @@ from tileir.lowering.amdgpu.failure import CodegenDiagnostic, CodegenError
 from tileir.lowering.amdgpu.worker import CompileOutput, worker_for
 from tileir.passes.manager import PrintAfter, find_kernel, run_pipeline
 from tileir.passes.mfma_choice import workgroup_waves
+from tileir.passes.pressure import peak, registers_of
+from tileir.target import Target
 
 # Process-wide options of LLVM for kernels with matrix instructions: our text is in final order, and the scheduler before
 # register allocation would undo it; the allocator then keeps accumulators in place (measured on 32 variants of one loop).
@@ -49,6 +51,7 @@ MFMA_ATTEMPTS = (
 OTHER_ATTEMPTS = (Attempt(), Attempt(("-disable-lsr",)), Attempt(("-enable-misched=0", "-disable-lsr")))
 OTHER_WAVES = (4, 8, 2, 16)  # numbers of waves to try, the likelier first
 SPILLED = "E0863"
+HOPELESS = 1.5  # registers alive over the budget from which on compiling is not tried
 META_SECTION = ".tileir.meta"
 
 
@@ -148,6 +151,8 @@ def _compile_once(module: Module, kernel: str, target: str, options: Options, lo
         log=log,
     )
     timings["passes"] = sum(t for _, t in result.timings)
+    if not options.allow_spills:
+        _check_pressure(result.kernel, result.context.target, module)
     chip = result.context.target.name
     timings["emit"] = 0.0
 
@@ -171,6 +176,31 @@ def _compile_once(module: Module, kernel: str, target: str, options: Options, lo
     _check_contract(compiled, result.kernel, options, log)
     compiled.timings["contract"] = time.perf_counter() - start
     return compiled
+
+
+def _check_pressure(kernel: Kernel, target: Target, module: Module) -> None:
+    """Rejects at once what cannot fit: LLVM would work on it for minutes, to spill in the end."""
+    waves = kernel.attrs["waves"]
+    assert isinstance(waves, int)
+    budget = target.registers_per_lane // max(1, -(-waves // target.simds_per_cu))
+    worst = peak(kernel)
+    if worst.registers <= HOPELESS * budget or worst.op is None:
+        return
+    notes = [Note(f"%{v.name} takes {registers_of(v)}", v.loc) for v in worst.values[:8] if v.loc.line]
+    if len(worst.values) > len(notes):
+        notes.append(Note(f"and {len(worst.values) - len(notes)} more values"))
+    raise CompileError(
+        [
+            Diagnostic(
+                SPILLED,
+                f"registers do not suffice: about {worst.registers} per lane are alive here, {waves} waves have {budget} each",
+                worst.op.loc,
+                legal="smaller tiles, more waves, or --allow-spills to accept it",
+                notes=tuple(notes),
+            )
+        ],
+        module.sources,
+    )
 
 
 def resume(
