@@ -255,15 +255,7 @@ def store(s: State, op: Op) -> None:
             f"llvm.store {pieces[r // n]}, {address} {{alignment = {width} : i64, {ACCESS_SCOPES}}} : "
             f"{vector_type(element, n)}, {POINTER}"
         )
-        if not inside:
-            w.line(text)
-            continue
-        then, after = w.label(), w.label()
-        w.cond_branch(inside, then, after)
-        w.start(then)
-        w.line(text)
-        w.branch(after)
-        w.start(after)
+        w.when(inside, text)
 
 
 def copy_direct(s: State, op: Op) -> None:
@@ -371,15 +363,7 @@ def copy_elements(s: State, op: Op) -> None:
         text = (
             f"llvm.store {raw}, {target} {{alignment = {t.elem.bytes} : i64, {ACCESS_SCOPES}}} : {element}, {POINTER}"
         )
-        if trips * unroll * threads == total:
-            w.line(text)
-            continue
-        then, rest = w.label(), w.label()
-        w.cond_branch(mine, then, rest)
-        w.start(then)
-        w.line(text)
-        w.branch(rest)
-        w.start(rest)
+        w.when("" if trips * unroll * threads == total else mine, text)
     following = w.add(trip, 1)
     more = w.icmp("ult", following, w.const(trips))
     w.cond_branch(more, body, after, ([following], ["i32"]))

@@ -505,16 +505,6 @@ def tile_span(s: State, a: Access, bytes: int) -> str:
     return span
 
 
-def _guarded_store(s: State, inside: str, raw: str, raw_type: str, pointer: str, size: int) -> None:
-    w = s.w
-    then, after = w.label(), w.label()
-    w.cond_branch(inside, then, after)
-    w.start(then)
-    w.line(f"llvm.store {raw}, {pointer} {{alignment = {size} : i64}} : {raw_type}, !llvm.ptr<1>")
-    w.branch(after)
-    w.start(after)
-
-
 def _store_scalar(s: State, op: Op, a: Access) -> None:
     """One lane of the workgroup stores a scalar."""
     w, t = s.w, op.operands[0].tile
@@ -523,7 +513,8 @@ def _store_scalar(s: State, op: Op, a: Access) -> None:
     inside = w.binary("and", inside, first, "i1") if inside else first
     raw = to_memory(w, s.scalar(op.operands[0]), t, 1)
     pointer = address(s, a, base_offset(s, a), [])
-    _guarded_store(s, inside, raw, memory_type(t.elem.bytes), pointer, t.elem.bytes)
+    size = t.elem.bytes
+    w.when(inside, f"llvm.store {raw}, {pointer} {{alignment = {size} : i64}} : {memory_type(size)}, !llvm.ptr<1>")
 
 
 def accessible(s: State, op: Op) -> None:

@@ -119,6 +119,18 @@ class Writer:
     ) -> None:
         self.line(f"llvm.cond_br {condition}, {then}{_block_args(*then_args)}, {other}{_block_args(*other_args)}")
 
+    def when(self, condition: str, text: str) -> None:
+        """A statement without result that runs only in the lanes where `condition` holds ("": in all)."""
+        if not condition:
+            self.line(text)
+            return
+        then, after = self.label(), self.label()
+        self.cond_branch(condition, then, after)
+        self.start(then)
+        self.line(text)
+        self.branch(after)
+        self.start(after)
+
     # -- constants and small integer arithmetic --------------------------------------------------------------------------
 
     def const(self, value: int, type: str = "i32") -> str:
