@@ -42,7 +42,9 @@ examples:
     tileir-opt gemm.tile --target gfx950 --emit stats
   with other tile sizes and element type:
     tileir-opt gemm.tile --target gfx942 -D BM=128 -D T=f16 --emit asm
-  look at the IR after one pass, after all, or only check and format a file:
+  put the spaces of a file in order:
+    tileir-opt gemm.tile --format -o gemm.tile
+  look at the IR after one pass, after all, or only check a file and print its canonical form:
     tileir-opt gemm.tile --target gfx950 --stop-after assign-layouts
     tileir-opt gemm.tile --target gfx950 --print-after-all --emit tile
     tileir-opt gemm.tile --stop-after parse
@@ -77,6 +79,11 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument(
         "-o", dest="output", metavar="OUT", help="output file, written whole or not at all (default: stdout)"
+    )
+    p.add_argument(
+        "--format",
+        action="store_true",
+        help="instead of compiling, put spaces, indentation and line ends in order; comments stay",
     )
     where = p.add_argument_group("stages")
     where.add_argument("--list-passes", action="store_true", help="list the passes in order and exit")
@@ -133,6 +140,11 @@ def _main(argv: Sequence[str]) -> int:
         raise UsageError("give a file to compile, or - for standard input")
     _check(args)
     text, name = read_text(args.file)
+    if args.format:
+        from tileir.frontend.formatter import format_text
+
+        write_output(args.output, format_text(text, name))
+        return EXIT_OK
     log = Log()
     if args.verify_diagnostics:
         return _verify_diagnostics(args, text, name, log)
@@ -148,6 +160,8 @@ def _main(argv: Sequence[str]) -> int:
 
 def _check(args: argparse.Namespace) -> None:
     """Settles what to emit and rejects options that contradict each other."""
+    if args.format and (args.emit or args.stop_after or args.start_from or args.explain_lds or args.define):
+        raise UsageError("--format only formats: leave the options of compilation away")
     if args.explain_lds and (args.emit or args.stop_after or args.start_from in LATER_STAGES):
         raise UsageError("--explain-lds reports on the final tile IR; leave --emit, --stop-after and later stages away")
     if args.emit is None:
