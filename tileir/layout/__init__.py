@@ -1,10 +1,11 @@
 """Layouts of tiles in registers and LDS: pure mathematics over GF(2); hardware numbers are passed in by callers."""
 
+from .algebra import LinearMap
 from .banks import Access, AccessProof, BankRule, Proof, conflict_degree, conflict_degrees, prove
 from .blocked import blocked
 from .choose import address_bases, choose
 from .conversion import Conversion, conversion, transpose_sources
-from .linear import FreeMasks, Layout, LayoutError, broadcast_source
+from .linear import FreeMasks, Layout, LayoutError, broadcast_source, transfer
 from .mfma import accumulator_k_order, k_block, mfma_accumulator, mfma_operand, mma_layouts, wide_k_order
 from .mma import MmaPlan, MmaStep, fragments, mma_plan
 from .shared import SharedLayout
@@ -18,6 +19,7 @@ __all__ = [
     "FreeMasks",
     "Layout",
     "LayoutError",
+    "LinearMap",
     "MmaPlan",
     "MmaStep",
     "Proof",
@@ -37,6 +39,7 @@ __all__ = [
     "mma_layouts",
     "mma_plan",
     "prove",
+    "transfer",
     "transpose_sources",
     "transposed_source",
     "wide_k_order",

@@ -86,6 +86,16 @@ class Span:
         rest, combination = self._reduce(vector)
         return None if rest else combination
 
+    def project(self, vector: int) -> int:
+        """Bit set of added vectors that XOR to ``vector`` projected onto the subspace, along the bits that lead none of its
+        rows. Linear in ``vector``; inside the subspace the same as :meth:`combination`."""
+        combination = 0
+        for lead in sorted(self._rows, reverse=True):
+            if vector >> lead & 1:
+                vector ^= self._rows[lead]
+                combination ^= self._combination[lead]
+        return combination
+
 
 def rank(vectors: Iterable[int]) -> int:
     """Dimension of the span of ``vectors``."""
@@ -109,6 +119,16 @@ def kernel(columns: Sequence[int]) -> tuple[int, ...]:
     return tuple(basis)
 
 
+def pseudo_inverse(columns: Sequence[int], rows: int) -> tuple[int, ...]:
+    """Columns (one per row of the argument) of a matrix G with F·G·F = F and G·F·G = G, for any F.
+
+    For y in the image of F, G·y is the preimage that uses only columns that enlarged the span; bits of y that lead
+    out of the image count for nothing.
+    """
+    span = Span(columns)
+    return tuple(span.project(1 << i) for i in range(rows))
+
+
 def inverse(columns: Sequence[int]) -> tuple[int, ...]:
     """Columns of the inverse of a square matrix.
 
@@ -116,12 +136,6 @@ def inverse(columns: Sequence[int]) -> tuple[int, ...]:
         ValueError: the matrix is singular or a column has more bits than there are columns.
     """
     size = len(columns)
-    span = Span(columns)
-    if any(column >> size for column in columns) or span.dimension != size:
+    if any(column >> size for column in columns) or rank(columns) != size:
         raise ValueError(f"the {size}-column matrix {list(columns)} has no inverse")
-    out: list[int] = []
-    for i in range(size):
-        combination = span.combination(1 << i)
-        assert combination is not None, "a matrix of full rank reaches every unit vector"
-        out.append(combination)
-    return tuple(out)
+    return pseudo_inverse(columns, size)

@@ -18,6 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from . import gf2
+from .algebra import LayoutError, LinearMap
+from .shapes import reshape_groups
 
 LANE_BITS = 6
 """log2 of the wave size; CDNA waves have 64 lanes (CDNA3 ISA, "wavefront")."""
@@ -27,10 +29,6 @@ WAVE = 1 << LANE_BITS
 Vector = tuple[int, ...]
 IntArray = npt.NDArray[np.int64]
 Index = int | Sequence[int] | IntArray
-
-
-class LayoutError(ValueError):
-    """A layout that cannot exist or cannot be represented; the message says what would be legal."""
 
 
 class FreeMasks(NamedTuple):
@@ -103,7 +101,7 @@ class Layout:
                 if any(x < 0 for x in vector):
                     raise LayoutError(f"{name} vector {list(vector)}: coordinates must not be negative")
         block = self.block
-        span = gf2.Span(self._pack(v) for v in self._vectors)
+        span = gf2.Span(self.linear_map.columns)
         for d in range(rank):
             for bit in range(ceil_log2(block[d])):
                 unit = tuple(1 << bit if e == d else 0 for e in range(rank))
@@ -132,6 +130,7 @@ class Layout:
         object.__setattr__(self, "reg", tuple(reg))
         object.__setattr__(self, "reps", tuple(reps))
         self.__dict__.pop("block", None)
+        self.__dict__.pop("linear_map", None)
 
     @classmethod
     def from_bases(
@@ -251,22 +250,56 @@ class Layout:
                 raise LayoutError(f"coordinate {d} must lie in 0 .. {self.padded_shape[d] - 1}")
         index = np.zeros(arrays[0].shape if coords else (), dtype=np.int64)
         rep = np.zeros_like(index)
+        holders = iter(self.linear_map.right_inverse().columns)
         for d, c in enumerate(arrays):
             rep = rep * self.reps[d] + c // self.block[d]
             inner = c % self.block[d]
             for bit in range(ceil_log2(self.block[d])):
-                unit = tuple(1 << bit if e == d else 0 for e in range(self.rank))
-                preimage = self._span.combination(self._pack(unit))
-                assert preimage is not None, "the constructor checked that the bases span the block"
-                index ^= (inner >> bit & 1) * preimage
+                index ^= (inner >> bit & 1) * next(holders)
         n = len(self.reg)
         reg = rep * self.registers_per_block + (index & self.registers_per_block - 1)
         lane = index >> n & WAVE - 1
         return reg, lane, index >> (n + LANE_BITS)
 
     @functools.cached_property
-    def _span(self) -> gf2.Span:
-        return gf2.Span(self._pack(v) for v in self._vectors)
+    def linear_map(self) -> LinearMap:
+        """The block as a linear map from the bits of ``reg``, ``lane`` and ``wave`` to those of ``dim0``, ``dim1``, …"""
+        outputs = tuple((f"dim{d}", ceil_log2(extent)) for d, extent in enumerate(self.block))
+        groups = (("reg", self.reg), ("lane", self.lane), ("wave", self.wave))
+        columns = tuple(self._pack(v) for _, vectors in groups for v in vectors)
+        return LinearMap(tuple((name, len(vectors)) for name, vectors in groups), outputs, columns)
+
+    @classmethod
+    def of_map(cls, shape: Sequence[int], block: LinearMap, reps: Sequence[int] | None = None) -> Layout:
+        """The layout whose block is a linear map from ``reg``, ``lane`` and ``wave``; its outputs are the dimensions in order.
+        Missing lane bits replicate.
+
+        Raises:
+            LayoutError: other groups of bits; as the constructor.
+        """
+        known = dict(block.inputs)
+        if set(known) - {"reg", "lane", "wave"} or len(block.outputs) != len(shape):
+            raise LayoutError(f"{block} is no map from reg, lane and wave to {len(shape)} dimensions")
+        reg, lane, wave = (block.bases(name) if name in known else () for name in ("reg", "lane", "wave"))
+        lane = (*lane, *[(0,) * len(shape)] * (LANE_BITS - len(lane)))
+        return cls.from_bases(shape, reg, lane, wave, reps)
+
+    def repeat(self, times: Sequence[int]) -> Layout:
+        """The layout of a tile made of ``times`` of this one along each dimension, in further registers of the same lanes: the
+        product with a repetition of any length, powers of two or not.
+
+        Raises:
+            LayoutError: a count below 1 or of another rank; a tile with holes, which cannot be put side by side.
+        """
+        if len(times) != self.rank or any(n < 1 for n in times):
+            raise LayoutError(f"times = {list(times)} must be {self.rank} numbers of at least 1, one per dimension")
+        if self.padded_shape != self.shape:
+            raise LayoutError(
+                f"a tile of {list(self.shape)} in blocks of {list(self.block)} has holes: it cannot repeat"
+            )
+        shape = tuple(n * t for n, t in zip(self.shape, times, strict=True))
+        reps = tuple(r * t for r, t in zip(self.reps, times, strict=True))
+        return Layout(shape, self.reg, self.lane, self.wave, reps)
 
     def _pack(self, vector: Vector) -> int:
         """The coordinates of a vector inside the block as one bit vector, dimension 0 lowest."""
@@ -377,7 +410,7 @@ class Layout:
         reps = [1] * rank
         # (old dimension, bit) → (new dimension, bit) for every coordinate bit of the block
         target: dict[tuple[int, int], tuple[int, int]] = {}
-        for old_dims, new_dims in _reshape_groups(self.shape, new_shape):
+        for old_dims, new_dims in reshape_groups(self.shape, new_shape):
             old = [d for d in old_dims if self.padded_shape[d] > 1]
             new = [d for d in new_dims if new_shape[d] > 1] or list(new_dims[:1])
             if not old:
@@ -442,34 +475,6 @@ class Layout:
         return text + ")"
 
 
-def _reshape_groups(old: tuple[int, ...], new: tuple[int, ...]) -> list[tuple[list[int], list[int]]]:
-    """Smallest groups of consecutive dimensions with equal products; a size-1 dimension joins the group behind it."""
-    groups: list[tuple[list[int], list[int]]] = []
-    i = j = 0
-    while i < len(old) or j < len(new):
-        a: list[int] = []
-        b: list[int] = []
-        size_a = size_b = 1
-        while True:
-            if size_a <= size_b and i < len(old) and (size_a < size_b or size_a == 1 or j >= len(new)):
-                size_a *= old[i]
-                a.append(i)
-                i += 1
-            elif j < len(new) and (size_b < size_a or size_b == 1):
-                size_b *= new[j]
-                b.append(j)
-                j += 1
-            else:
-                break
-            if size_a == size_b and size_a > 1:
-                break
-        if not a and not b:  # only size-1 dimensions are left
-            a, b = list(range(i, len(old))), list(range(j, len(new)))
-            i, j = len(old), len(new)
-        groups.append((a, b))
-    return groups
-
-
 def broadcast_source(layout: Layout, src_shape: Sequence[int]) -> Layout:
     """Layout that an operand of ``src_shape`` must have to meet a tile in ``layout`` without moving data.
 
@@ -490,3 +495,18 @@ def broadcast_source(layout: Layout, src_shape: Sequence[int]) -> Layout:
         if s != n:
             layout = layout.reduce(d)
     return layout
+
+
+def transfer(src: Layout, dst: Layout) -> LinearMap | None:
+    """Where every register, lane and wave of ``dst`` finds what it holds in ``src``: the linear map ``src⁻¹ ∘ dst`` of the block
+    (registers of a repetition find theirs in the same repetition). Of several copies it names the canonical one, see
+    :class:`FreeMasks`. None where the two repeat blocks of different sizes, so that the whole is not linear.
+
+    Raises:
+        LayoutError: different tile shapes.
+    """
+    if src.shape != dst.shape:
+        raise LayoutError(f"a conversion keeps the shape: {list(src.shape)} is not {list(dst.shape)}")
+    if src.block != dst.block:
+        return None
+    return src.linear_map.right_inverse() @ dst.linear_map

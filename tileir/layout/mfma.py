@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from . import gf2
+from .algebra import LinearMap
 from .linear import LANE_BITS, WAVE, Layout, LayoutError, Vector, ceil_log2
 
 PIECE_BITS = 128
@@ -189,49 +190,58 @@ def mma_layouts(
         raise LayoutError(f"tile {tile_m} x {tile_n} x {tile_k}: every dimension must be at least 1")
     rows, cols, red = _split(tile_m, wm, m), _split(tile_n, wn, n), _split(tile_k, 1, k)
     order = _check_k_order(k_order, red.block)
+    waves_of_rows = LinearMap.replicate("wave", wn_bits) * _bands(rows, wm_bits, "row")
+    waves_of_cols = _bands(cols, wn_bits, "col") * LinearMap.replicate("wave", wm_bits)
 
-    def permute(k_coordinate: int) -> int:
-        out = 0
-        for i, image in enumerate(order):
-            if k_coordinate >> i & 1:
-                out ^= image
-        return out
+    def operand(dim: str, split: _Split, unit: int, bits: int, waves: LinearMap) -> LinearMap:
+        """Rows (columns, of B) and k of an operand: the fragment, then fragments along k, then along the rows."""
+        fragment = _named(mfma_operand(unit, k, bits=bits), dim, "k")
+        tile = fragment * _registers("k", red.block // k) * _registers(dim, split.inner) * waves
+        return _reordered_k(tile, order)
 
-    def powers(start: int, stop: int) -> list[int]:
-        return [1 << i for i in range(ceil_log2(start), ceil_log2(stop))]
-
-    def band(split: _Split, bits: int) -> list[int]:
-        distinct = powers(split.unit * split.inner, split.block)
-        return distinct + [0] * (bits - len(distinct))
-
-    def operand(split: _Split, unit: int, bits: int, wave: list[int], extent: int, turn: int) -> Layout:
-        """``turn`` = -1 exchanges rows and k: the B operand."""
-        reg3, lane3 = _operand_bits(unit, k, 1, bits)
-        reg: list[Vector] = [(r, permute(x))[::turn] for _, r, x in reg3]
-        lane: list[Vector] = [(r, permute(x))[::turn] for _, r, x in lane3]
-        reg += [(0, permute(x))[::turn] for x in powers(k, red.block)]
-        reg += [(x, 0)[::turn] for x in powers(unit, unit * split.inner)]
-        return Layout.from_bases(
-            (extent, tile_k)[::turn], reg, lane, [(w, 0)[::turn] for w in wave], (split.outer, red.outer)[::turn]
-        )
-
-    row_bands = [0] * wn_bits + band(rows, wm_bits)
-    col_bands = band(cols, wn_bits) + [0] * wm_bits
-    a = operand(rows, m, bits_a, row_bands, tile_m, 1)
-    b = operand(cols, n, bits_b, col_bands, tile_n, -1)
-    if swapped:
-        reg3, lane3 = _accumulator_bits(n, m, 1, max(32, bits_a))
-        own: list[Vector] = [(j, i) for _, i, j in reg3]
-        lane: list[Vector] = [(j, i) for _, i, j in lane3]
-    else:
-        reg3, lane3 = _accumulator_bits(m, n, 1, max(32, bits_a))
-        own = [(i, j) for _, i, j in reg3]
-        lane = [(i, j) for _, i, j in lane3]
-    reg = own + [(0, x) for x in powers(n, n * cols.inner)] + [(x, 0) for x in powers(m, m * rows.inner)]
-    c = Layout.from_bases(
-        (tile_m, tile_n), reg, lane, list(zip(row_bands, col_bands, strict=True)), (rows.outer, cols.outer)
+    a = operand("row", rows, m, bits_a, waves_of_rows)
+    b = operand("col", cols, n, bits_b, waves_of_cols).reorder(outputs=("k", "col"))
+    fragment = mfma_accumulator(n, m, bits=max(32, bits_a))
+    own = _named(fragment, "col", "row") if swapped else _named(fragment, "row", "col")
+    waves = _together(waves_of_rows, waves_of_cols)
+    c = own * _registers("col", cols.inner) * _registers("row", rows.inner) * waves
+    return (
+        Layout.of_map((tile_m, tile_k), a, (rows.outer, red.outer)),
+        Layout.of_map((tile_k, tile_n), b, (red.outer, cols.outer)),
+        Layout.of_map((tile_m, tile_n), c.reorder(outputs=("row", "col")), (rows.outer, cols.outer)),
     )
-    return a, b, c
+
+
+def _named(fragment: Layout, *dims: str) -> LinearMap:
+    """The map of a fragment with its dimensions named."""
+    sizes = (bits for _, bits in fragment.linear_map.outputs)
+    return fragment.linear_map.regroup(outputs=tuple(zip(dims, sizes, strict=True)))
+
+
+def _registers(dim: str, count: int) -> LinearMap:
+    """``count`` (a power of two) fragments along a dimension, in further registers."""
+    return LinearMap.identity("reg", dim, ceil_log2(count))
+
+
+def _bands(split: _Split, bits: int, dim: str) -> LinearMap:
+    """Waves along a dimension; those beyond the tile are copies."""
+    distinct = ceil_log2(split.waves)
+    return LinearMap.identity("wave", dim, distinct) * LinearMap.replicate("wave", bits - distinct)
+
+
+def _together(x: LinearMap, y: LinearMap) -> LinearMap:
+    """The same input bits mapped by both, to outputs side by side."""
+    shift = sum(bits for _, bits in x.outputs)
+    return LinearMap(
+        x.inputs, (*x.outputs, *y.outputs), tuple(p | q << shift for p, q in zip(x.columns, y.columns, strict=True))
+    )
+
+
+def _reordered_k(tile: LinearMap, order: Sequence[int]) -> LinearMap:
+    """An operand with another order of k: a map of k onto itself, composed onto it; the other dimension stays."""
+    (dim, bits), (k, k_bits) = tile.outputs
+    turn = LinearMap.identity(dim, dim, bits) * LinearMap(((k, k_bits),), ((k, k_bits),), tuple(order))
+    return turn @ tile
 
 
 def _check_k_order(k_order: Sequence[int] | None, block_k: int) -> tuple[int, ...]:
