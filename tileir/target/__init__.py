@@ -2,5 +2,17 @@
 
 from tileir.target.load import get, names
 from tileir.target.model import Fact, LdsAccess, Mfma, Product, Target, UnknownTarget
+from tileir.target.timing import TimingModel, timing_model
 
-__all__ = ["Fact", "LdsAccess", "Mfma", "Product", "Target", "UnknownTarget", "get", "names"]
+__all__ = [
+    "Fact",
+    "LdsAccess",
+    "Mfma",
+    "Product",
+    "Target",
+    "TimingModel",
+    "UnknownTarget",
+    "get",
+    "names",
+    "timing_model",
+]

@@ -18,6 +18,7 @@ from typing import Any, cast
 
 from tileir.target.load import CHIPS, DATA_DIRECTORY
 from tileir.target.model import EVIDENCE_CLASSES
+from tileir.target.timing import FILE_NAME, SHARED_SECTIONS
 
 HARMLESS_LITERALS = (0, 1, 2)
 
@@ -91,6 +92,20 @@ def lint_data(directory: Path) -> list[str]:
         for key in data["sources"]:
             if key not in cited_anywhere:
                 findings.append(f"{name}.json: sources.{key}: cited by no fact")
+    return findings + _lint_timing(directory)
+
+
+def _lint_timing(directory: Path) -> list[str]:
+    """The parameters of the timing model obey the same rules, and no name stands in two sections of one chip."""
+    findings: list[str] = []
+    data = _read(directory / FILE_NAME, findings)
+    cited: set[str] = set()
+    sections = {key: section for key, section in data.items() if key not in ("sources", "version")}
+    findings += [f"{FILE_NAME}: {text}" for text in _walk(sections, "", False, frozenset(data["sources"]), cited)]
+    for chip in CHIPS:
+        for name in sorted(name for shared in SHARED_SECTIONS for name in set(data[shared]) & set(data[chip])):
+            findings.append(f"{FILE_NAME}: {chip}.{name}: also stated in a shared section")
+    findings += [f"{FILE_NAME}: sources.{key}: cited by no fact" for key in data["sources"] if key not in cited]
     return findings
 
 
