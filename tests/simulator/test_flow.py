@@ -133,7 +133,9 @@ def test_mode_register() -> None:
     b.set_sgpr(12, 2)
     b.must_run(instruction("s_setreg_b32", _hwreg(1, 6, 2), s(12), encoding="sopk", size=4), get)
     assert b.sgpr(10) == 0b1011
-    assert b.run(instruction("s_setreg_imm32_b32", _hwreg(1, 0, 2), imm(1), encoding="sopk")) == state.FAULT_MODE
+    for bit in (8, 9, 27, 28):  # DX10_CLAMP, IEEE, GPR_IDX_EN, VSKIP
+        flipped = imm(~b.mode >> bit & 1)
+        assert b.run(instruction("s_setreg_imm32_b32", _hwreg(1, bit, 1), flipped, encoding="sopk")) == state.FAULT_MODE
 
 
 def test_clock_advances() -> None:

@@ -334,13 +334,57 @@ def test_buffer_index_and_stride() -> None:
     assert np.array_equal(registers(b, 10, 1), spec.load(memory, (LANES * 24 + 8).tolist(), spec.Part(1), none, FULL))
 
 
-def test_swizzled_descriptor_is_refused() -> None:
+@pytest.mark.parametrize("index_stride", range(4))
+@pytest.mark.parametrize("tail", ["dword", "dwordx2", "dwordx4", "ubyte", "ushort"])
+@pytest.mark.parametrize("add_tid", [0, 1])
+def test_swizzled_buffer(tail: str, index_stride: int, add_tid: int) -> None:
+    """Dword d of record i lies at ((i / n) stride + 4 d) n + 4 (i % n); 60 records of 24 bytes."""
+    part = spec.LOADS[tail]
     b = Bench()
-    allocation, _ = device(b)
-    descriptor(b, 4, allocation.address | 1 << 63, 4096)
-    assert (
-        b.run(instruction("buffer_load_dword", v(10), OFF, s(4, 4), imm(0), encoding="mubuf")) == state.FAULT_DESCRIPTOR
+    allocation, memory = device(b, 8192)
+    descriptor(b, 4, allocation.address | 1 << 63, 60, stride=24)
+    b.set_sgpr(7, 0x1000 << 0 | index_stride << 21 | add_tid << 23)
+    index = np.zeros(64, np.int64) if add_tid else RNG.permutation(64)
+    inner = RNG.integers(0, 7, 64) * 4
+    if part.bits != 32:
+        inner += RNG.integers(0, 4 // part.bytes, 64) * part.bytes
+    b.set(v(1), index.astype(np.uint32))
+    b.set(v(2), inner.astype(np.uint32))
+    b.set_sgpr(8, 16)
+    data = fill(b, 20, part.dwords)
+    load = instruction(
+        f"buffer_load_{tail}", v(10, part.dwords), v(1, 2), s(4, 4), s(8), encoding="mubuf", offen=1, idxen=1
     )
+    b.must_run(load, DONE)
+    got = registers(b, 10, part.dwords)
+    name = f"buffer_store_{tail}".replace("_u", "_")
+    b.must_run(instruction(name, v(20, part.dwords), v(1, 2), s(4, 4), s(8), encoding="mubuf", offen=1, idxen=1), DONE)
+    want = memory.copy()
+    step = min(4, part.bytes)
+    for lane in range(64):
+        for k in range(part.dwords):
+            at = spec.swizzled(
+                int(index[lane]) + add_tid * lane, int(inner[lane]) + 4 * k, step, 24, 60, 8 << index_stride
+            )
+            if at is None:
+                assert got[k, lane] == 0
+                continue
+            held = memory[16 + at : 16 + at + step]
+            assert got[k, lane] == int.from_bytes(held.tobytes(), "little")
+            want[16 + at : 16 + at + step] = data[k : k + 1, lane].view(np.uint8)[:step]
+    assert np.array_equal(allocation.bytes, want)
+
+
+def test_swizzle_by_hand() -> None:
+    """Stride 8, 8 records together: dword 1 of record 0 follows dword 0 of record 7; record 8 starts at byte 64."""
+    assert [spec.swizzled(i, d, 4, 8, 100, 8) for i, d in ((0, 0), (7, 0), (0, 4), (7, 4), (8, 0))] == [
+        0,
+        28,
+        32,
+        60,
+        64,
+    ]
+    assert spec.swizzled(100, 0, 4, 8, 100, 8) is None and spec.swizzled(0, 8, 4, 8, 100, 8) is None
 
 
 @pytest.mark.parametrize("tail", ["dword", "dwordx3", "dwordx4", "ubyte", "ushort"])

@@ -17,7 +17,6 @@ from .checks.monitor import Monitor
 from .engine import engine
 from .faults import SimulatorError, Statistics
 from .memory import Allocation, Memory, reserve
-from .native.flow import ROUND_BITS
 from .native.global_memory import PRIVATE_APERTURE, SHARED_APERTURE
 from .program import Program
 
@@ -171,8 +170,6 @@ class _Launch:
             raise SimulatorError(
                 f"{self.lds_bytes} bytes of LDS are needed, {target.name} has {target.lds_bytes} for a workgroup"
             )
-        if d.float_round_mode_32 or d.float_round_mode_16_64:
-            raise SimulatorError("kernels that start in a rounding mode other than to nearest even are not executed")
         self.lds_dynamic = lds_dynamic
         self.records = program.records
         self.monitor: Monitor | None = None
@@ -289,8 +286,7 @@ class _Launch:
                 start = 4 * d.kernarg_preload_offset
                 fields[name] = self.kernarg[start : start + 4 * count].ljust(4 * count, b"\0")
             head[4 * first : 4 * (first + count)] = fields[name]
-        mode = (d.rsrc1 >> 12 & 0xFF) | d.dx10_clamp << 8 | d.ieee_mode << 9
-        assert not mode & ROUND_BITS
+        mode = (d.rsrc1 >> 12 & 0xFF) | d.dx10_clamp << 8 | d.ieee_mode << 9 | d.fp16_overflow << 23
         struct.pack_into("<I", head, state.MODE, mode)
         struct.pack_into(
             "<Q", head, state.CURRENT, self.records.pointer(self.records.numbers[self.program.base + entry])

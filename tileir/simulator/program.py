@@ -77,6 +77,7 @@ class Program:
     def _float_options(self) -> dict[str, bool]:
         d = self.kernel.descriptor
         plain = d.float_denorm_mode_32 == 3 and d.float_denorm_mode_16_64 == 3
+        plain = plain and not (d.float_round_mode_32 or d.float_round_mode_16_64 or d.fp16_overflow)
         changes = any(i and i.name.startswith("s_setreg") for i in self.instructions)
         return {"dynamic_mode": changes or not plain, "dx10_clamp": d.dx10_clamp, "ieee": d.ieee_mode}
 
@@ -89,6 +90,8 @@ class Program:
             out.append(current)
             if inst and inst.name == "s_set_gpr_idx_on":
                 current = inst.operands[1].index & 15
+            elif inst and inst.name == "s_set_gpr_idx_mode":
+                current = inst.operands[0].index & 15
             elif inst and inst.name == "s_set_gpr_idx_off":
                 current = 0
         return out

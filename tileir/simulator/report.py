@@ -126,9 +126,9 @@ def fault(launch: _Launch, code: int, wave_number: int, workgroup: Dim3) -> Simu
     elif code == state.FAULT_TRAP:
         message = "the kernel executed a trap"
     elif code == state.FAULT_DESCRIPTOR:
-        message = "buffer descriptors with swizzling or the add-thread-id bit are not executed"
+        message = "the buffer descriptor, or the format of the access, asks for something that no document defines"
     elif code == state.FAULT_MODE:
-        message = "only rounding to nearest even is executed"
+        message = "DX10_CLAMP, IEEE, GPR_IDX_EN and VSKIP of MODE keep the values that the kernel starts with"
     elif code == state.FAULT_EXEC:
         message = "the instruction needs all lanes active"
     return SimulatorFault(

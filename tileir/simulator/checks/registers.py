@@ -6,10 +6,24 @@ from tileir.simulator import state
 from tileir.simulator.decoder import Instruction, Operand
 from tileir.simulator.native.op import check_of
 
-_UPDATES = ("v_fmac", "v_mac_", "v_pk_fmac", "v_dot2c", "v_dot4c", "v_dot8c", "v_smfmac", "s_addk", "s_mulk", "s_cmovk")
+_UPDATES = (
+    "v_fmac",
+    "v_mac_",
+    "v_pk_fmac",
+    "v_cvt_pkaccum",
+    "v_dot2c",
+    "v_dot4c",
+    "v_dot8c",
+    "v_smfmac",
+    "s_addk",
+    "s_mulk",
+    "s_cmovk",
+)
 _SWAPS = ("v_swap_b32", "v_permlane16_swap", "v_permlane32_swap")
 _ACROSS = ("v_readlane", "v_readfirstlane", "v_permlane", "v_swap", "ds_bpermute", "ds_permute", "ds_swizzle")
-_NO_RESULT = ("s_cmp", "s_bitcmp", "s_setreg", "s_setpc", "s_cbranch", "s_dcache", "s_icache", "s_set_gpr", "v_nop")
+_NO_RESULT = (
+    "s_cmp", "s_bitcmp", "s_setreg", "s_setpc", "s_cbranch", "s_dcache", "s_icache", "s_set_gpr", "s_setvskip", "v_nop",
+)  # fmt: skip
 _TWO_RESULTS = ("v_div_scale", "v_mad_u64_u32", "v_mad_i64_i32")
 _WIDE_SUMS = ("v_mad_u64_u32", "v_mad_i64_i32")
 _LDS_RESULTS = ("ds_read", "ds_bpermute", "ds_permute", "ds_swizzle", "ds_consume", "ds_append")
@@ -28,7 +42,8 @@ def results(inst: Instruction) -> int:
             return 0
         return int("_load_" in name or ("_atomic_" in name and bool(inst.modifiers.get("sc0", 0))))
     if encoding == "smem":
-        return int("load" in name or name.startswith("s_mem"))
+        atomic = "_atomic_" in name and bool(inst.modifiers.get("glc", 0))
+        return int("load" in name or name.startswith("s_mem") or atomic)
     if name.startswith("v_") and ("_co_" in name or name.startswith(_TWO_RESULTS)):
         return 2
     return 1
@@ -47,7 +62,7 @@ def _split(inst: Instruction) -> tuple[list[Operand], list[Operand]]:
     """Operands that are read and operands that are written."""
     n, name = results(inst), inst.name
     read, write = list(inst.operands[n:]), list(inst.operands[:n])
-    if name.startswith(_UPDATES) or (inst.encoding in ("mubuf", "mtbuf") and "_atomic_" in name and n):
+    if name.startswith(_UPDATES) or (inst.encoding in ("mubuf", "smem") and "_atomic_" in name and n):
         read += write
     if name.startswith(_SWAPS):
         read, write = list(inst.operands), list(inst.operands)

@@ -2,8 +2,12 @@
 
 Addresses: ``base + soffset + inst_offset + voffset (+ index * stride)``. Range check of descriptors without swizzling:
 a dword is outside when ``offset + 4 > num_records - soffset``, the offset without ``soffset`` and without wrapping at 32
-bits; wide accesses are checked dword by dword. Outside, loads give zero and stores and atomics do nothing. Descriptors
-with swizzling or the add-thread-id bit are not executed.
+bits; wide accesses are checked dword by dword. Outside, loads give zero and stores and atomics do nothing.
+
+With the add-thread-id bit the lane number is added to the index, and four more bits of the stride stand in place of the
+data format. Swizzled descriptors put dword d of record i at ``((i / n) stride + 4 d) n + 4 (i % n)``, n records at a time
+(elements are always dwords on these chips); outside are indices from ``num_records`` on and, where there is an index,
+offsets that reach past the stride.
 """
 
 from __future__ import annotations
@@ -29,11 +33,8 @@ from .atomic import FLOAT, INTEGER, Atomic
 from .builder import Builder, Value
 from .op import OFFSET_SLOT, Context, Lower, Op, Unsupported, checks_of, require, slot_of, with_offset
 
-_SWIZZLE_ENABLE = 1 << 31
-_ADD_TID_ENABLE = 1 << 23
 
-
-class _Operands:
+class Operands:
     """data (absent for loads to LDS), vaddr, descriptor, soffset."""
 
     def __init__(self, inst: Instruction, data: int) -> None:
@@ -61,39 +62,69 @@ class _Operands:
         return tuple(o for o in (self.vaddr, self.descriptor, self.soffset) if o.kind != "off")
 
 
-class _Buffer:
+class Buffer:
     """The descriptor, read once per instruction."""
 
-    def __init__(self, b: Builder, operands: _Operands, data: int) -> None:
+    def __init__(self, b: Builder, operands: Operands, data: int) -> None:
         self.b, self.o, self.data = b, operands, data
         descriptor = b.row(data + 1)
-        words = [b.load("i32", descriptor, 4 * k) for k in range(4)]
-        bad = (words[1] & (_SWIZZLE_ENABLE - (1 << 32))) | (words[3] & _ADD_TID_ENABLE)
-        with b.if_(bad.cmp("ne", 0)):
-            b.fault(state.FAULT_DESCRIPTOR)
+        self.words = words = [b.load("i32", descriptor, 4 * k) for k in range(4)]
         soffset = b.slot(data + 2, "i32") if operands.kind == "k" else b.load("i32", b.row(data + 2))
         base = words[0].zext("i64") | ((words[1] & 0xFFFF).zext("i64") << 32)
         self.start = base + soffset.zext("i64")
-        self.stride = ((words[1] >> 16) & 0x3FFF).zext("i64")
-        records, s = words[2].zext("i64"), soffset.zext("i64")
-        self.limit = records.cmp("ugt", s).select(records - s, 0)
+        self.add_tid = ((words[3] >> 23) & 1).zext("i64")
+        more = ((words[3] >> 15) & 15).zext("i64") * self.add_tid
+        self.stride = ((words[1] >> 16) & 0x3FFF).zext("i64") | (more << 14)
+        self.records, s = words[2].zext("i64"), soffset.zext("i64")
+        self.limit = self.records.cmp("ugt", s).select(self.records - s, 0)
+        self.swizzled = (words[1] >> 31).cmp("ne", 0)
+        self.together = b.const("i64", 3) + ((words[3] >> 21) & 3).zext("i64")
+        """Binary logarithm of the number of records that a swizzled descriptor interleaves."""
 
-    def offset(self, lane: Value) -> Value:
-        """Byte offset of a lane without soffset; never negative, does not wrap."""
+    def index(self, lane: Value) -> Value:
+        """Number of the record that a lane asks for."""
+        index = lane * self.add_tid
+        return lane_dword(self.b, self.b.row(self.data), lane).zext("i64") + index if self.o.idxen else index
+
+    def inner(self, lane: Value) -> Value:
+        """Byte offset of a lane inside its record, without soffset."""
         b, o = self.b, self.o
         total = b.slot(OFFSET_SLOT)
-        row = b.row(self.data)
-        if o.idxen:
-            total = lane_dword(b, row, lane).zext("i64") * self.stride + total
         if o.offen:
-            total = lane_dword(b, row, lane, 1 if o.idxen else 0).zext("i64") + total
+            total = lane_dword(b, b.row(self.data), lane, 1 if o.idxen else 0).zext("i64") + total
         return total
 
+    def offset(self, lane: Value) -> Value:
+        """Byte offset of a lane without soffset in a linear buffer; never negative, does not wrap."""
+        return self.index(lane) * self.stride + self.inner(lane)
+
     def inside(self, offset: Value, size: int) -> Value:
-        return (offset + size).cmp("ule", self.limit)
+        """Whether a linear access is in range; false for every access of a swizzled descriptor."""
+        return (offset + size).cmp("ule", self.limit) & ~self.swizzled
+
+    def place(self, lane: Value, position: int, size: int | Value) -> tuple[Value, Value]:
+        """(address, in range) of ``size`` bytes that stand ``position`` bytes behind a lane's offset, in any buffer."""
+        b = self.b
+        address, allowed = b.var("i64", 0), b.var("i1", 0)
+
+        def linear() -> None:
+            offset = self.offset(lane) + position
+            address.set(self.start + offset)
+            allowed.set((offset + size).cmp("ule", self.limit))
+
+        def swizzled() -> None:
+            index, inner, n = self.index(lane), self.inner(lane) + position, self.together
+            group, within = index >> n, index & ((b.const("i64", 1) << n) - 1)
+            at = ((group * self.stride + (inner & -4)) << n) + (within << 2) + (inner & 3)
+            address.set(self.start + at)
+            indexed = self.add_tid.cmp("ne", 0) | b.const("i1", self.o.idxen)
+            allowed.set(index.cmp("ult", self.records) & ~(indexed & (inner + size).cmp("ugt", self.stride)))
+
+        b.if_else(self.swizzled, swizzled, linear)
+        return address.get(), allowed.get()
 
 
-def _load_dwords(b: Builder, buffer: _Buffer, whole: Global, single: Global, piece: Piece, lane: Value) -> list[Value]:
+def _load_dwords(b: Builder, buffer: Buffer, whole: Global, single: Global, piece: Piece, lane: Value) -> list[Value]:
     """The dwords of a lane: one access when all are inside, dword by dword when the range ends among them."""
     cells = [b.var("i32", 0) for _ in range(piece.dwords)]
     offset = buffer.offset(lane)
@@ -109,11 +140,12 @@ def _load_dwords(b: Builder, buffer: _Buffer, whole: Global, single: Global, pie
 
     def partly() -> None:
         for k, cell in enumerate(cells):
-            with b.if_(buffer.inside(offset + 4 * k, 4)):
-                with single.access(lane, address + 4 * k) as pointer:
-                    cell.set(b.load("i32", pointer, 0, 1))
+            where, inside = buffer.place(lane, 4 * k, single.size)
+            with b.if_(inside):
+                with single.access(lane, where) as pointer:
+                    cell.set(b.load("i32", pointer, 0, 1) if piece.bits == 32 else piece.load(b, pointer))
 
-    b.if_else(buffer.inside(offset, piece.bytes), all_inside, partly if piece.dwords > 1 else lambda: None)
+    b.if_else(buffer.inside(offset, piece.bytes), all_inside, partly)
     return [cell.get() for cell in cells]
 
 
@@ -121,16 +153,16 @@ def _lower_load(piece: Piece) -> Lower:
     def lower(inst: Instruction, context: Context) -> Op:
         if inst.modifiers.get("lds", 0):
             return _lower_to_lds(inst, piece)
-        o = _Operands(inst, 1)
+        o = Operands(inst, 1)
         require(inst.operands[0], piece.dwords, inst.name)
 
         def make(symbol: str) -> str:
             b = Builder(symbol)
             faults = Faults(b)
             clobber_check(b, "vm", 0, piece.dwords)
-            buffer = _Buffer(b, o, 1)
+            buffer = Buffer(b, o, 1)
             whole = Global(b, faults, piece.bytes, writes=False)
-            single = Global(b, faults, 4, writes=False)
+            single = Global(b, faults, min(4, piece.bytes), writes=False)
             row = b.row(0)
             with each_lane(b, b.exec_mask()) as lane:
                 values = _load_dwords(b, buffer, whole, single, piece, lane)
@@ -154,15 +186,15 @@ def _lower_to_lds(inst: Instruction, piece: Piece) -> Op:
 
     The instruction offset counts for memory only; whether hardware adds it to the LDS address is not documented.
     """
-    o = _Operands(inst, 0)
+    o = Operands(inst, 0)
     size = max(4, piece.bytes)
 
     def make(symbol: str) -> str:
         b = Builder(symbol)
         faults = Faults(b)
-        buffer = _Buffer(b, o, 0)
+        buffer = Buffer(b, o, 0)
         whole = Global(b, faults, piece.bytes, writes=False)
-        single = Global(b, faults, 4, writes=False)
+        single = Global(b, faults, min(4, piece.bytes), writes=False)
         base = b.load("i32", b.w, state.M0)
         wg = b.load("ptr", b.w, state.WORKGROUP, 8)
         lds = b.load("ptr", wg, state.WG_LDS, 8)
@@ -187,15 +219,15 @@ def _lower_to_lds(inst: Instruction, piece: Piece) -> Op:
 
 def _lower_store(piece: Piece) -> Lower:
     def lower(inst: Instruction, context: Context) -> Op:
-        o = _Operands(inst, 1)
+        o = Operands(inst, 1)
         require(inst.operands[0], piece.dwords, inst.name)
 
         def make(symbol: str) -> str:
             b = Builder(symbol)
             faults = Faults(b)
-            buffer = _Buffer(b, o, 1)
+            buffer = Buffer(b, o, 1)
             whole = Global(b, faults, piece.bytes, writes=True)
-            single = Global(b, faults, 4, writes=True)
+            single = Global(b, faults, min(4, piece.bytes), writes=True)
             row = b.row(0)
             with each_lane(b, b.exec_mask()) as lane:
                 offset = buffer.offset(lane)
@@ -205,13 +237,17 @@ def _lower_store(piece: Piece) -> Lower:
                     with whole.access(lane, address) as pointer:
                         piece.to_memory(b, pointer, row, lane)
 
-                def partly(lane: Value = lane, address: Value = address, offset: Value = offset) -> None:
+                def partly(lane: Value = lane) -> None:
                     for k in range(piece.dwords):
-                        with b.if_(buffer.inside(offset + 4 * k, 4)):
-                            with single.access(lane, address + 4 * k) as pointer:
-                                b.store(lane_dword(b, row, lane, k), pointer, 0, 1)
+                        where, inside = buffer.place(lane, 4 * k, single.size)
+                        with b.if_(inside):
+                            with single.access(lane, where) as pointer:
+                                if piece.bits == 32:
+                                    b.store(lane_dword(b, row, lane, k), pointer, 0, 1)
+                                else:
+                                    piece.to_memory(b, pointer, row, lane)
 
-                b.if_else(buffer.inside(offset, piece.bytes), all_inside, partly if piece.dwords > 1 else lambda: None)
+                b.if_else(buffer.inside(offset, piece.bytes), all_inside, partly)
             faults.check()
             enqueue(b, state.HELPER_ENQUEUE_VM)
             b.next()
@@ -227,21 +263,22 @@ def _lower_atomic(atomic: Atomic) -> Lower:
     """sc0 asks for the previous value, in the data register."""
 
     def lower(inst: Instruction, context: Context) -> Op:
-        o = _Operands(inst, 1)
+        o = Operands(inst, 1)
         require(inst.operands[0], atomic.dwords * atomic.sources, inst.name)
         returns = bool(inst.modifiers.get("sc0", 0))
 
         def make(symbol: str) -> str:
             b = Builder(symbol)
             faults = Faults(b)
-            buffer = _Buffer(b, o, 1)
+            buffer = Buffer(b, o, 1)
             memory = Global(b, faults, 4 * atomic.dwords, writes=True)
             row = b.row(0)
+            if atomic.dwords == 2:  # the halves of the cell would lie apart
+                with b.if_(buffer.swizzled):
+                    b.fault(state.FAULT_DESCRIPTOR)
             with each_lane(b, b.exec_mask()) as lane:
-                offset = buffer.offset(lane)
-                inside = buffer.inside(offset, 4 * atomic.dwords)
+                address, inside = buffer.place(lane, 0, 4 * atomic.dwords)
                 data = [atomic.fetch(b, row, lane, k * atomic.dwords) for k in range(atomic.sources)]
-                address = buffer.start + offset
                 with b.if_(inside), naturally_aligned(b, faults, lane, address, 4 * atomic.dwords):
                     with memory.access(lane, address) as pointer:
                         old = atomic.apply(b, pointer, data)

@@ -172,6 +172,25 @@ def _float_bits(element: str, value: float) -> str:
     return f"0xH{struct.unpack('<H', struct.pack('<e', value))[0]:04X}"
 
 
+def rounded(symbol: str, make: Callable[[str], str], shift: int) -> str:
+    """The op that ``make`` gives, run under the rounding mode that MODE asks for at bit ``shift``.
+
+    The body is a function of its own, so that nothing of it moves across the change of the host's rounding mode; it
+    must hold no operation whose result depends on the mode where that of the simulated machine does not. MODE: 0 to
+    nearest even, 1 up, 2 down, 3 toward zero; LLVM: 1, 2, 3, 0. [CDNA3 ISA, "MODE"; LLVM, llvm.set.rounding]
+    """
+    b = Builder(symbol)
+    mode = (b.load("i32", b.w, state.MODE) >> shift) & 3
+    with b.if_(mode.cmp("eq", 0)):
+        b.ret(b.emit(f"call ptr @{symbol}_body({b.w}, {b.r})", "ptr"))
+    b.call("llvm.set.rounding", "void", (mode + 1) & 3)
+    after = b.emit(f"call ptr @{symbol}_body({b.w}, {b.r})", "ptr")
+    b.call("llvm.set.rounding", "void", b.const("i32", 1))
+    b.ret(after)
+    body = make(symbol + "_body").replace(" nounwind {", " nounwind noinline {", 1)
+    return b.text() + body
+
+
 class Builder:
     """Text of one function ``ptr name(ptr wave, ptr record)`` that returns the next record, or null to stop."""
 

@@ -8,7 +8,7 @@ from .builder import Builder, Value, count, vec
 from .floats import is_nan
 from .op import Context, Lower, Op
 from .smallfloat import SmallFloat, bf8, decode, encode, fp8
-from .valu import Frame, Signature, lower_with, sig
+from .valu import Frame, Signature, limit_half, lower_with, sig
 
 
 def _to_int(b: Builder, x: Value, element: str, *, signed: bool) -> Value:
@@ -52,21 +52,40 @@ def _pack_half_rtz(b: Builder, x: Value, y: Value) -> Value:
     return _half_toward_zero(b, x) | (_half_toward_zero(b, y) << 16)
 
 
+def _pack_half(b: Builder, x: Value, y: Value) -> Value:
+    low, high = (limit_half(b, v.cast("fptrunc", "half"), [v]).bitcast("i16").zext("i32") for v in (x, y))
+    return low | (high << 16)
+
+
 def _normalised(b: Builder, x: Value, scale: float, low: float, high: float, element: str, signed: bool) -> Value:
     """Clamps to [low, high], scales, rounds to nearest even; NaN gives zero."""
     clamped = x.cmp("olt", low).select(b.const(x.ty, low), x)
     clamped = clamped.cmp("ogt", high).select(b.const(x.ty, high), clamped)
-    return _to_int(b, b.intrinsic("rint", clamped * scale), element, signed=signed)
+    return _to_int(b, b.intrinsic("roundeven", clamped * scale), element, signed=signed)
 
 
-def _pack_norm(signed: bool) -> Signature:
-    scale, low = (32767.0, -1.0) if signed else (65535.0, 0.0)
+_NORM = {True: (32767.0, -1.0), False: (65535.0, 0.0)}
+"""Scale and lower limit of signed and unsigned normalised 16-bit integers."""
+
+
+def _norm16(signed: bool) -> Signature:
+    """f16 to a normalised 16-bit integer. [CDNA3 ISA, V_CVT_NORM_I16_F16]"""
+    scale, low = _NORM[signed]
+    return sig(
+        "i16 = f16",
+        lambda b, x: _normalised(b, x.cast("fpext", "float"), scale, low, 1.0, "i32", True).trunc("i16"),
+    )
+
+
+def _pack_norm(signed: bool, source: str = "f32") -> Signature:
+    scale, low = _NORM[signed]
 
     def expression(b: Builder, x: Value, y: Value) -> Value:
-        p, q = (_normalised(b, v, scale, low, 1.0, "i32", True) for v in (x, y))
+        wide = (v.cast("fpext", "float") for v in (x, y))
+        p, q = (_normalised(b, v, scale, low, 1.0, "i32", True) for v in wide)
         return (p & 0xFFFF) | (q << 16)
 
-    return sig("i32 = f32 f32", expression)
+    return sig(f"i32 = {source} {source}", expression)
 
 
 def _pack_int(signed: bool) -> Signature:
@@ -79,7 +98,7 @@ def _pack_int(signed: bool) -> Signature:
 
 
 def _pack_u8(b: Builder, x: Value, position: Value, old: Value) -> Value:
-    value = _to_int(b, b.intrinsic("rint", x), "i32", signed=False)
+    value = _to_int(b, b.intrinsic("roundeven", x), "i32", signed=False)
     byte = b.intrinsic("umin", value, b.const(value.ty, 255))
     shift = (position & 3) << 3
     return (old & ~(b.const(old.ty, 255) << shift)) | (byte << shift)
@@ -114,6 +133,11 @@ SIGNATURES: dict[str, Signature] = {
     "v_cvt_pk_u16_u32": _pack_int(False),
     "v_cvt_pknorm_i16_f32": _pack_norm(True),
     "v_cvt_pknorm_u16_f32": _pack_norm(False),
+    "v_cvt_pknorm_i16_f16": _pack_norm(True, "f16"),
+    "v_cvt_pknorm_u16_f16": _pack_norm(False, "f16"),
+    "v_cvt_norm_i16_f16": _norm16(True),
+    "v_cvt_norm_u16_f16": _norm16(False),
+    "v_cvt_pkaccum_u8_f32": sig("i32 = f32 i32", _pack_u8, accumulate=True),
     "v_cvt_pk_u8_f32": sig("i32 = f32 i32 i32", _pack_u8),
     **{f"v_cvt_f32_ubyte{i}": _byte_to_float(i) for i in range(4)},
 }
@@ -121,14 +145,9 @@ SIGNATURES: dict[str, Signature] = {
 SIGNATURES.update(
     {
         "v_cvt_f32_bf16": sig("f32 = i16", lambda b, x: (x.zext("i32") << 16).bitcast("float")),
-        "v_cvt_pk_f16_f32": sig("i32 = f32 f32", lambda b, x, y: _pack_half(x, y)),
+        "v_cvt_pk_f16_f32": sig("i32 = f32 f32", _pack_half, rounds=2),
     }
 )
-
-
-def _pack_half(x: Value, y: Value) -> Value:
-    low, high = (v.cast("fptrunc", "half").bitcast("i16").zext("i32") for v in (x, y))
-    return low | (high << 16)
 
 
 OPS: dict[str, Lower] = {name: lower_with(signature) for name, signature in SIGNATURES.items()}

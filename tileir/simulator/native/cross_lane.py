@@ -149,6 +149,32 @@ def _index_off(inst: Instruction, context: Context) -> Op:
     return Op("gpridxoff", make)
 
 
+def _index_only(inst: Instruction, context: Context) -> Op:
+    """s_set_gpr_idx_idx: M0[7:0] = S0[7:0]. [CDNA3 ISA]"""
+    kind = slot_of(inst.operands[0])[0]
+
+    def make(symbol: str) -> str:
+        b = Builder(symbol)
+        m0 = (b.load("i32", b.w, state.M0) & ~0xFF) | (_scalar(b, 0, kind) & 0xFF)
+        b.store(m0, b.w, state.M0)
+        b.next()
+        return b.text()
+
+    return Op(f"gpridxidx|{kind}", make, (slot_of(inst.operands[0])[1],), checks_of(inst.operands[0]))
+
+
+def _index_mode(inst: Instruction, context: Context) -> Op:
+    """s_set_gpr_idx_mode: M0[15:12] = operands that the index applies to. [CDNA3 ISA]"""
+
+    def make(symbol: str) -> str:
+        b = Builder(symbol)
+        b.store((b.load("i32", b.w, state.M0) & ~0xF000) | (b.slot(0, "i32") << 12), b.w, state.M0)
+        b.next()
+        return b.text()
+
+    return Op("gpridxmode", make, (inst.operands[0].index & 15,))
+
+
 def lower_indexed_move(inst: Instruction, context: Context) -> Op:
     """v_mov_b32 with a source or destination relative to M0."""
     if inst.name != "v_mov_b32" or inst.encoding in ("dpp", "sdwa") or context.indexing & ~9:
@@ -159,9 +185,11 @@ def lower_indexed_move(inst: Instruction, context: Context) -> Op:
 
     def make(symbol: str) -> str:
         b = Builder(symbol)
-        with b.if_((b.load("i32", b.w, state.MODE) & GPR_INDEX_ENABLED).cmp("eq", 0)):
+        m0 = b.load("i32", b.w, state.M0)
+        other = ((m0 >> 12) & 15).cmp("ne", which)
+        with b.if_((b.load("i32", b.w, state.MODE) & GPR_INDEX_ENABLED).cmp("eq", 0) | other):
             b.fault(state.FAULT_INDEX)
-        index = (b.load("i32", b.w, state.M0) & 0xFF).zext("i64")
+        index = (m0 & 0xFF).zext("i64")
 
         def row(slot: int, bit: int) -> Value:
             offset = b.slot(slot)
@@ -193,6 +221,8 @@ def lower_indexed_move(inst: Instruction, context: Context) -> Op:
 OPS: dict[str, Lower] = {
     "s_set_gpr_idx_on": _index_on,
     "s_set_gpr_idx_off": _index_off,
+    "s_set_gpr_idx_idx": _index_only,
+    "s_set_gpr_idx_mode": _index_mode,
     "v_readfirstlane_b32": _readfirstlane,
     "v_readlane_b32": _readlane,
     "v_writelane_b32": _writelane,

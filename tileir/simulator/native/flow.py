@@ -228,9 +228,9 @@ def _call(inst: Instruction, context: Context) -> Op:
 
 _HWREG_MODE, _HWREG_STATUS, _HWREG_HW_ID, _HWREG_XCC_ID = 1, 2, 4, 20
 _HWREG_OFFSETS = {_HWREG_MODE: state.MODE, _HWREG_HW_ID: state.HW_ID, _HWREG_XCC_ID: state.XCC_ID}
-ROUND_BITS = 0x0F
-"""MODE bits 0-3: rounding of f32 and of f16/f64; only 0 (to nearest even) is executed."""
-DENORMAL_BITS = 0xF0
+FIXED_BITS = 1 << 8 | 1 << 9 | 1 << 27 | 1 << 28
+"""MODE bits that a program may not change by writing MODE: DX10_CLAMP and IEEE, which select the code of an op when it
+is translated; GPR_IDX_EN and VSKIP, which have instructions of their own."""
 
 
 def hwreg_field(simm16: int) -> tuple[int, int, int]:
@@ -256,7 +256,7 @@ def _getreg(inst: Instruction, context: Context) -> Op:
 
 
 def _setreg(inst: Instruction, context: Context) -> Op:
-    """Writes a field of MODE. Rounding other than to nearest even faults."""
+    """Writes a field of MODE; see FIXED_BITS."""
     first, second = inst.operands
     field, source = (first, second) if inst.name.startswith("s_setreg") else (second, first)
     number, low, width = hwreg_field(field.index)
@@ -268,8 +268,9 @@ def _setreg(inst: Instruction, context: Context) -> Op:
     def make(symbol: str) -> str:
         b = Builder(symbol)
         value = b.slot(0, "i32") if kind == "k" else b.load("i32", b.row(0))
-        new = (b.load("i32", b.w, state.MODE) & ~(mask << low)) | ((value & mask) << low)
-        with b.if_((new & ROUND_BITS).cmp("ne", 0)):
+        old = b.load("i32", b.w, state.MODE)
+        new = (old & ~(mask << low)) | ((value & mask) << low)
+        with b.if_(((new ^ old) & FIXED_BITS).cmp("ne", 0)):
             b.fault(state.FAULT_MODE)
         b.store(new, b.w, state.MODE)
         b.next()

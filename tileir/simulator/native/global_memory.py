@@ -225,7 +225,7 @@ def _lower_atomic(atomic: Atomic) -> Lower:
 
 
 def _lower_to_lds(piece: Piece) -> Lower:
-    """Global memory to LDS at ``M0 + offset + lane * size``; switched-off lanes leave LDS unchanged.
+    """Global or scratch memory to LDS at ``M0 + offset + lane * size``; switched-off lanes leave LDS unchanged.
 
     The offset counts on both sides [LLVM, llvm.amdgcn.global.load.lds]. Parts of a dword land in a dword of their own.
     """
@@ -236,11 +236,19 @@ def _lower_to_lds(piece: Piece) -> Lower:
 
         def make(symbol: str) -> str:
             with _frame(symbol) as (b, faults, out):
-                source = Global(b, faults, piece.bytes, writes=False)
+                source = _Space(b, faults, address.space, piece.bytes, writes=False)
                 base = b.load("i32", b.w, state.M0) + b.slot(OFFSET_SLOT, "i32")
                 wg = b.load("ptr", b.w, state.WORKGROUP, 8)
                 lds = b.load("ptr", wg, state.WG_LDS, 8)
                 limit = b.load("i64", wg, state.WG_LDS_SIZE, 8)
+
+                def move(pointer: Value, target: Value) -> None:
+                    if piece.bits == 32:
+                        for k in range(piece.dwords):
+                            b.store(b.load("i32", pointer, 4 * k, 1), target, 4 * k, 1)
+                    else:
+                        b.store(piece.load(b, pointer), target, 0, 1)
+
                 with each_lane(b, b.exec_mask()) as lane:
                     where = base.zext("i64") + lane * size
                     outside = (where + size).cmp("ugt", limit)
@@ -248,13 +256,8 @@ def _lower_to_lds(piece: Piece) -> Lower:
                         faults.add(lane, where, state.FAULT_LDS_BOUNDS)
                     with b.if_(~outside):
                         log_access(b, lane, where, size, lds=True)
-                        with source.access(lane, address.compute(b, lane)) as pointer:
-                            target = b.ptr(lds, where)
-                            if piece.bits == 32:
-                                for k in range(piece.dwords):
-                                    b.store(b.load("i32", pointer, 4 * k, 1), target, 4 * k, 1)
-                            else:
-                                b.store(piece.load(b, pointer), target, 0, 1)
+                        target = b.ptr(lds, where)
+                        source.access(lane, address.compute(b, lane), lambda p: move(p, target))
                 faults.check()
                 enqueue(b, state.HELPER_ENQUEUE_VM, lds_base=base, lds_bytes=size)
             return out[0]
@@ -278,4 +281,5 @@ for _space in ("global", "flat"):
     for _name, _atomic in FLOAT.items():
         OPS[f"{_space}_atomic_{_name}"] = _lower_atomic(_atomic)
 for _name in ("ubyte", "sbyte", "ushort", "sshort", "dword", "dwordx3", "dwordx4"):
-    OPS[f"global_load_lds_{_name}"] = _lower_to_lds(PARTS[_name])
+    for _space in ("global", "scratch"):
+        OPS[f"{_space}_load_lds_{_name}"] = _lower_to_lds(PARTS[_name])

@@ -21,7 +21,8 @@ from .builder import Builder, Value
 from .op import OFFSET_SLOT, Context, Lower, Op, Unsupported, checks_of, require, slot_of, with_offset
 
 
-def _slots(inst: Instruction) -> tuple[int, ...]:
+def slots(inst: Instruction) -> tuple[int, ...]:
+    """Operands and the offset."""
     return with_offset(tuple(slot_of(o)[1] for o in inst.operands), inst.modifiers.get("offset", 0))
 
 
@@ -29,7 +30,7 @@ def _address(b: Builder, slot: int, lane: Value) -> Value:
     return (lane_dword(b, b.row(slot), lane) + b.slot(OFFSET_SLOT, "i32")).zext("i64")
 
 
-def _vectors(inst: Instruction, *dwords: int) -> None:
+def vectors(inst: Instruction, *dwords: int) -> None:
     """Checks the number of operands and of registers of each."""
     if len(inst.operands) != len(dwords):
         raise Unsupported(f"{inst.name} with {len(inst.operands)} operands")
@@ -41,7 +42,7 @@ def _vectors(inst: Instruction, *dwords: int) -> None:
 
 def _lower_read(piece: Piece) -> Lower:
     def lower(inst: Instruction, context: Context) -> Op:
-        _vectors(inst, piece.dwords, 1)
+        vectors(inst, piece.dwords, 1)
 
         def make(symbol: str) -> str:
             b = Builder(symbol)
@@ -57,14 +58,14 @@ def _lower_read(piece: Piece) -> Lower:
             b.next()
             return b.text()
 
-        return Op(f"ds_read|{piece.key()}", make, _slots(inst), checks_of(*inst.operands[1:]))
+        return Op(f"ds_read|{piece.key()}", make, slots(inst), checks_of(*inst.operands[1:]))
 
     return lower
 
 
 def _lower_write(piece: Piece) -> Lower:
     def lower(inst: Instruction, context: Context) -> Op:
-        _vectors(inst, 1, piece.dwords)
+        vectors(inst, 1, piece.dwords)
 
         def make(symbol: str) -> str:
             b = Builder(symbol)
@@ -79,15 +80,15 @@ def _lower_write(piece: Piece) -> Lower:
             b.next()
             return b.text()
 
-        return Op(f"ds_write|{piece.key()}", make, _slots(inst), checks_of(*inst.operands))
+        return Op(f"ds_write|{piece.key()}", make, slots(inst), checks_of(*inst.operands))
 
     return lower
 
 
-_PAIR_SLOTS = (OFFSET_SLOT, OFFSET_SLOT - 1)
+PAIR_SLOTS = (OFFSET_SLOT, OFFSET_SLOT - 1)
 
 
-def _pair_slots(inst: Instruction, dwords: int) -> tuple[int, ...]:
+def pair_slots(inst: Instruction, dwords: int) -> tuple[int, ...]:
     """Operands and both offsets in bytes; the encoding counts elements, or 64 elements."""
     unit = 4 * dwords * (64 if "st64" in inst.name else 1)
     offsets = (inst.modifiers.get("offset0", 0) * unit, inst.modifiers.get("offset1", 0) * unit)
@@ -99,7 +100,7 @@ def _lower_read2(dwords: int) -> Lower:
     piece = Piece(dwords)
 
     def lower(inst: Instruction, context: Context) -> Op:
-        _vectors(inst, 2 * dwords, 1)
+        vectors(inst, 2 * dwords, 1)
 
         def make(symbol: str) -> str:
             b = Builder(symbol)
@@ -109,7 +110,7 @@ def _lower_read2(dwords: int) -> Lower:
             row = b.row(0)
             with each_lane(b, b.exec_mask()) as lane:
                 base = lane_dword(b, b.row(1), lane)
-                first, second = (base + b.slot(slot, "i32") for slot in _PAIR_SLOTS)
+                first, second = (base + b.slot(slot, "i32") for slot in PAIR_SLOTS)
                 with space.access(lane, first.zext("i64")) as low:
                     with space.access(lane, second.zext("i64")) as high:
                         values = [b.load("i32", p, 4 * k, 1) for p in (low, high) for k in range(dwords)]
@@ -120,7 +121,7 @@ def _lower_read2(dwords: int) -> Lower:
             b.next()
             return b.text()
 
-        return Op(f"ds_read2|{dwords}", make, _pair_slots(inst, dwords), checks_of(*inst.operands[1:]))
+        return Op(f"ds_read2|{dwords}", make, pair_slots(inst, dwords), checks_of(*inst.operands[1:]))
 
     return lower
 
@@ -129,7 +130,7 @@ def _lower_write2(dwords: int) -> Lower:
     piece = Piece(dwords)
 
     def lower(inst: Instruction, context: Context) -> Op:
-        _vectors(inst, 1, dwords, dwords)
+        vectors(inst, 1, dwords, dwords)
 
         def make(symbol: str) -> str:
             b = Builder(symbol)
@@ -137,7 +138,7 @@ def _lower_write2(dwords: int) -> Lower:
             space = Lds(b, faults, piece.bytes)
             with each_lane(b, b.exec_mask()) as lane:
                 base = lane_dword(b, b.row(0), lane)
-                for slot, constant in zip((1, 2), _PAIR_SLOTS, strict=True):
+                for slot, constant in zip((1, 2), PAIR_SLOTS, strict=True):
                     with space.access(lane, (base + b.slot(constant, "i32")).zext("i64")) as pointer:
                         piece.to_memory(b, pointer, b.row(slot), lane)
             faults.check()
@@ -145,7 +146,7 @@ def _lower_write2(dwords: int) -> Lower:
             b.next()
             return b.text()
 
-        return Op(f"ds_write2|{dwords}", make, _pair_slots(inst, dwords), checks_of(*inst.operands))
+        return Op(f"ds_write2|{dwords}", make, pair_slots(inst, dwords), checks_of(*inst.operands))
 
     return lower
 
@@ -171,7 +172,7 @@ def _lower_transpose(element_bits: int) -> Lower:
     wide, step = ("i128", 4) if dwords == 3 else ("i64", 3)
 
     def lower(inst: Instruction, context: Context) -> Op:
-        _vectors(inst, dwords, 1)
+        vectors(inst, dwords, 1)
 
         def make(symbol: str) -> str:
             b = Builder(symbol)
@@ -203,15 +204,17 @@ def _lower_transpose(element_bits: int) -> Lower:
             b.next()
             return b.text()
 
-        return Op(inst.name, make, _slots(inst), checks_of(*inst.operands[1:]))
+        return Op(inst.name, make, slots(inst), checks_of(*inst.operands[1:]))
 
     return lower
 
 
-def _lower_atomic(atomic: Atomic, returns: bool) -> Lower:
+def lower_atomic(atomic: Atomic, returns: bool) -> Lower:
+    """A read-modify-write of LDS. With two data operands, the second one comes first in ``atomic.update``."""
+
     def lower(inst: Instruction, context: Context) -> Op:
         n = atomic.dwords
-        _vectors(inst, *([n] if returns else []), 1, *[n] * atomic.sources)
+        vectors(inst, *([n] if returns else []), 1, *[n] * atomic.sources)
         first = 1 if returns else 0
 
         def make(symbol: str) -> str:
@@ -234,7 +237,7 @@ def _lower_atomic(atomic: Atomic, returns: bool) -> Lower:
             b.next()
             return b.text()
 
-        return Op(inst.name, make, _slots(inst), checks_of(*inst.operands[first:]))
+        return Op(inst.name, make, slots(inst), checks_of(*inst.operands[first:]))
 
     return lower
 
@@ -245,7 +248,7 @@ def _lower_permute(forward: bool) -> Lower:
     [CDNA3 ISA, DS_PERMUTE_B32, DS_BPERMUTE_B32]"""
 
     def lower(inst: Instruction, context: Context) -> Op:
-        _vectors(inst, 1, 1, 1)
+        vectors(inst, 1, 1, 1)
 
         def make(symbol: str) -> str:
             b = Builder(symbol)
@@ -269,7 +272,7 @@ def _lower_permute(forward: bool) -> Lower:
             b.next()
             return b.text()
 
-        return Op(inst.name, make, _slots(inst), checks_of(*inst.operands[1:]))
+        return Op(inst.name, make, slots(inst), checks_of(*inst.operands[1:]))
 
     return lower
 
@@ -294,7 +297,7 @@ def swizzle_source(offset: int, lane: int) -> int:
 
 
 def _lower_swizzle(inst: Instruction, context: Context) -> Op:
-    _vectors(inst, 1, 1)
+    vectors(inst, 1, 1)
     offset = inst.modifiers.get("offset", 0)
     if offset >= 0xE000 and offset & 31 not in (0, 31):
         raise Unsupported("ds_swizzle_b32 in FFT mode")
@@ -311,7 +314,7 @@ def _lower_swizzle(inst: Instruction, context: Context) -> Op:
         b.next()
         return b.text()
 
-    return Op(f"ds_swizzle|{offset}", make, _slots(inst), checks_of(*inst.operands[1:]))
+    return Op(f"ds_swizzle|{offset}", make, slots(inst), checks_of(*inst.operands[1:]))
 
 
 OPS: dict[str, Lower] = {
@@ -370,9 +373,9 @@ _INTEGER_NAMES = {
 }
 for (_name, _dwords), _atomic in INTEGER.items():
     _base, _letter = _INTEGER_NAMES[_name]
-    OPS[f"ds_{_base}_{_letter}{32 * _dwords}"] = _lower_atomic(_atomic, False)
-    OPS[f"ds_{_base}_rtn_{_letter}{32 * _dwords}"] = _lower_atomic(_atomic, True)
+    OPS[f"ds_{_base}_{_letter}{32 * _dwords}"] = lower_atomic(_atomic, False)
+    OPS[f"ds_{_base}_rtn_{_letter}{32 * _dwords}"] = lower_atomic(_atomic, True)
 for _name, _atomic in FLOAT.items():
     _base, _, _tail = _name.rpartition("_")
-    OPS[f"ds_{_name}"] = _lower_atomic(_atomic, False)
-    OPS[f"ds_{_base}_rtn_{_tail}"] = _lower_atomic(_atomic, True)
+    OPS[f"ds_{_name}"] = lower_atomic(_atomic, False)
+    OPS[f"ds_{_base}_rtn_{_tail}"] = lower_atomic(_atomic, True)

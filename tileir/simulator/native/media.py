@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from .builder import Builder, Value, count, vec
-from .op import Lower
+from ..decoder import Instruction
+from .builder import LANES, Builder, Value, count, vec
+from .op import Context, Lower, Op, Unsupported, checks_of, require, slot_of
 from .valu import Signature, lower_with, sig
 
 
@@ -134,4 +135,48 @@ SIGNATURES: dict[str, Signature] = {
     "v_cvt_off_f32_i4": sig("f32 = i32", lambda b, x: (x << 28).ashr(28).cast("sitofp", "float") * 0.0625),
     "v_trig_preop_f64": sig("f64 = f64 i32", _trig_preop),
 }
+
+
+def _four_wide_sums(inst: Instruction, context: Context) -> Op:
+    """v_mqsad_u32_u8: the masked sums at four byte offsets, added to four dwords. [CDNA3 ISA, V_MQSAD_U32_U8]"""
+    destination, x, y, z = inst.operands
+    kinds = [slot_of(o)[0] for o in (x, y)]
+    require(destination, 4, inst.name)
+    require(z, 4, inst.name)
+    if kinds[0] == "v":
+        require(x, 2, inst.name)
+    if inst.modifiers.get("clamp", 0):
+        raise Unsupported(f"clamp on {inst.name}")
+
+    def make(symbol: str) -> str:
+        b = Builder(symbol)
+        write = b.exec_mask()
+
+        def source(slot: int, kind: str, register: int, chunk: Value) -> Value:
+            if kind == "v":
+                return b.load(vec("i32", LANES), b.ptr(b.row(slot), chunk * (4 * LANES)), 256 * register, 4 * LANES)
+            if kind == "s":
+                return b.splat(b.load("i32", b.row(slot), 4 * register))
+            return b.splat((b.slot(slot) >> 32 * register if register else b.slot(slot)).trunc("i32"))
+
+        with b.chunks() as chunk:
+            wide = source(1, kinds[0], 0, chunk).zext("i64") | (source(1, kinds[0], 1, chunk).zext("i64") << 32)
+            reference = source(2, kinds[1], 0, chunk)
+            sums = [
+                _sum(b, (wide >> 8 * i if i else wide).trunc("i32"), reference, True) + source(3, "v", i, chunk)
+                for i in range(4)
+            ]
+            active = b.chunk_mask(write, chunk)
+            at = b.ptr(b.row(0), chunk * (4 * LANES))
+            for i, value in enumerate(sums):
+                old = b.load(vec("i32", LANES), at, 256 * i, 4 * LANES)
+                b.store(active.select(value, old), at, 256 * i, 4 * LANES)
+        b.next()
+        return b.text()
+
+    key = f"{inst.name}|{''.join(kinds)}"
+    return Op(key, make, tuple(slot_of(o)[1] for o in inst.operands), checks_of(*inst.operands))
+
+
 OPS: dict[str, Lower] = {name: lower_with(signature) for name, signature in SIGNATURES.items()}
+OPS["v_mqsad_u32_u8"] = _four_wide_sums

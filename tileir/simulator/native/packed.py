@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from .. import state
 from ..decoder import Instruction, Operand
-from .builder import LANES, Builder, Value, vec
+from .builder import LANES, Builder, Value, rounded, vec
 from .op import Context, Lower, Op, Unsupported, checks_of, require, slot_of
-from .valu import LLVM_TYPE, WIDTH, flush_denormals, sign_mask
+from .valu import LLVM_TYPE, WIDTH, flush_denormals, limit_half, sign_mask
 from .valu_float import fma, fmax, fmin, propagating
 
 Expression = Callable[..., Value]
@@ -128,6 +128,8 @@ def _lower(inst: Instruction, context: Context) -> Op:
                     values.append(value)
                 out = expression(b, *values)
                 if not integer:
+                    if dynamic and element == "f16":
+                        out = limit_half(b, out, values)
                     if clamp:
                         zero, one = b.const(out.ty, 0.0), b.const(out.ty, 1.0)
                         nan = out.cmp("uno", out)
@@ -149,11 +151,17 @@ def _lower(inst: Instruction, context: Context) -> Op:
         b.next()
         return b.text()
 
+    emit = make
+    if dynamic and element in ("f16", "f32"):
+
+        def emit(symbol: str) -> str:
+            return rounded(symbol, make, 0 if element == "f32" else 2)
+
     tail = ("|clamp" if context.dx10_clamp else "|clampn") if clamp else ""
     tail += "|mode" if dynamic else ""
     tail += "|ieee0" if not context.ieee and not integer else ""
     key = f"{inst.name}|{kinds}|{op_sel}.{op_sel_hi}.{neg_lo}.{neg_hi}{tail}"
-    return Op(key, make, tuple(slot_of(o)[1] for o in inst.operands), checks_of(*inst.operands))
+    return Op(key, emit, tuple(slot_of(o)[1] for o in inst.operands), checks_of(*inst.operands))
 
 
 def _lower_mix(inst: Instruction, context: Context) -> Op:
@@ -166,8 +174,7 @@ def _lower_mix(inst: Instruction, context: Context) -> Op:
     for i, operand in enumerate(operands):
         negate |= operand.neg << i
         absolute |= operand.abs << i
-    if m.get("clamp", 0) or context.dynamic_mode:
-        raise Unsupported(f"{inst.name} with clamp or a float mode that flushes denormals")
+    clamp, dynamic = bool(m.get("clamp", 0)), context.dynamic_mode
     kinds = "".join(slot_of(o)[0] for o in operands)
     half = inst.name.removeprefix("v_fma_mix").removesuffix("_f16").removesuffix("_f32")
 
@@ -176,23 +183,44 @@ def _lower_mix(inst: Instruction, context: Context) -> Op:
         narrow = _Sources(b, operands, "f16", 1)
         single = _Sources(b, operands, "f32", 1)
         write = b.exec_mask()
+        keep = {}
+        if dynamic:
+            mode = b.load("i32", b.w, state.MODE)
+            keep = {bit: ((mode >> bit) & 1).cmp("ne", 0) for bit in (4, 5, 6, 7)}
         with b.chunks() as chunk:
             values: list[Value] = []
             for i in range(3):
                 if op_sel_hi >> i & 1:
-                    value = narrow.half(i, bool(op_sel >> i & 1), chunk).bitcast("half").cast("fpext", "float")
+                    short = narrow.half(i, bool(op_sel >> i & 1), chunk).bitcast("half")
+                    if dynamic:
+                        short = flush_denormals(b, short, "f16", keep[6])
+                    value = short.cast("fpext", "float")
                 else:
                     value = single.half(i, False, chunk).bitcast("float")
+                    if dynamic:
+                        value = flush_denormals(b, value, "f32", keep[4])
                 if absolute >> i & 1:
                     value = b.intrinsic("fabs", value)
                 if negate >> i & 1:
                     value = -value
                 values.append(value)
             out = b.fma(*values)
+            if half:
+                out = out.cast("fptrunc", "half")
+                if dynamic:
+                    out = limit_half(b, out, values)
+            if clamp:
+                nan = out.cmp("uno", out)
+                zero, one = b.const(out.ty, 0.0), b.const(out.ty, 1.0)
+                low = out.cmp("olt", 0.0).select(zero, out)
+                low = low.cmp("ogt", 1.0).select(one, low)
+                out = nan.select(zero, low) if context.dx10_clamp else low
+            if dynamic:
+                out = flush_denormals(b, out, "f16" if half else "f32", keep[7 if half else 5])
             at = b.ptr(b.row(0), chunk * (4 * LANES))
             old = b.load(vec("i32", LANES), at, 0, 4 * LANES)
             if half:
-                short = out.cast("fptrunc", "half").bitcast("i16").zext("i32")
+                short = out.bitcast("i16").zext("i32")
                 word = (old & -0x10000) | short if half == "lo" else (old & 0xFFFF) | (short << 16)
             else:
                 word = out.bitcast("i32")
@@ -200,8 +228,12 @@ def _lower_mix(inst: Instruction, context: Context) -> Op:
         b.next()
         return b.text()
 
-    key = f"{inst.name}|{kinds}|{op_sel}.{op_sel_hi}.{negate}.{absolute}"
-    return Op(key, make, tuple(slot_of(o)[1] for o in inst.operands), checks_of(*inst.operands))
+    def emit(symbol: str) -> str:
+        return rounded(symbol, make, 2 if half else 0) if dynamic else make(symbol)
+
+    tail = ("|clamp" if context.dx10_clamp else "|clampn") if clamp else ""
+    key = f"{inst.name}|{kinds}|{op_sel}.{op_sel_hi}.{negate}.{absolute}{tail}{'|mode' if dynamic else ''}"
+    return Op(key, emit, tuple(slot_of(o)[1] for o in inst.operands), checks_of(*inst.operands))
 
 
 OPS: dict[str, Lower] = dict.fromkeys(_PACKED, _lower)

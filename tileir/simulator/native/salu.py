@@ -128,6 +128,17 @@ def _quad_any(b: Builder, x: Value) -> Value:
     return (x | (x >> 1) | (x >> 2) | (x >> 3)) & one
 
 
+def _quad_mask(b: Builder, x: Value) -> Value:
+    """Bit i says whether any bit of quad i is set. [CDNA3 ISA, S_QUADMASK_B32]"""
+    out = _quad_any(b, x)
+    steps = ((3, 0x03030303), (6, 0x000F000F), (12, 0x000000FF))
+    if x.ty == "i64":
+        steps = ((3, 0x0303030303030303), (6, 0x000F000F000F000F), (12, 0x000000FF000000FF), (24, 0xFFFF))
+    for shift, mask in steps:
+        out = (out | (out >> shift)) & mask
+    return out
+
+
 def _bit_set(on: bool) -> Expression:
     def expression(b: Builder, x: Value, old: Value) -> Value:
         bit = b.const(old.ty, 1) << (x.zext(old.ty) & (63 if old.ty == "i64" else 31))
@@ -203,6 +214,8 @@ _TABLE: dict[str, _Entry] = {
     "s_not_b64": ("d", "d", lambda b, x: _nonzero(~x)),
     "s_wqm_b32": ("w", "w", lambda b, x: _nonzero(_quad_any(b, x) * 15)),
     "s_wqm_b64": ("d", "d", lambda b, x: _nonzero(_quad_any(b, x) * 15)),
+    "s_quadmask_b32": ("w", "w", lambda b, x: _nonzero(_quad_mask(b, x))),
+    "s_quadmask_b64": ("d", "d", lambda b, x: _nonzero(_quad_mask(b, x))),
     "s_brev_b32": ("w", "w", lambda b, x: b.intrinsic("bitreverse", x)),
     "s_brev_b64": ("d", "d", lambda b, x: b.intrinsic("bitreverse", x)),
     "s_bcnt0_i32_b32": ("w", "w", lambda b, x: _count(b, ~x)),

@@ -8,13 +8,14 @@ Types: ``i16 i32 i64 f16 f32 f64`` per lane; ``m`` a lane mask (a scalar registe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from .. import state
 from ..decoder import Instruction, Operand
 from . import dpp as dpp_module
-from .builder import LANES, Builder, Value, vec
+from .builder import LANES, Builder, Value, is_float, rounded, vec
 from .op import Context, Op, Unsupported, checks_of, require, slot_of
 
 LLVM_TYPE = {"i16": "i16", "i32": "i32", "i64": "i64", "f16": "half", "f32": "float", "f64": "double", "m": "i1"}
@@ -31,7 +32,8 @@ class Signature:
     a 16-bit result keeps the other half of the destination (gfx9 rule for the op). raw: no denormal flushing of
     sources and results (moves and bit operations on float types). flush: denormals are flushed in every mode.
     vcc: the lane mask in VCC is a further source that no operand names. lane: the lane number is a further source.
-    plain: a packed encoding of which only the default selectors are executed.
+    plain: a packed encoding of which only the default selectors are executed. nearest: rounds to nearest even whatever
+    MODE says. endless: an infinite result of finite sources is no overflow.
     """
 
     results: tuple[str, ...]
@@ -45,6 +47,9 @@ class Signature:
     vcc: bool = False
     lane: bool = False
     plain: bool = False
+    nearest: bool = False
+    endless: bool = False
+    rounds: int | None = None
 
 
 def sig(text: str, expression: Callable[..., Value | tuple[Value, ...]], **options: object) -> Signature:
@@ -85,6 +90,22 @@ def flush_denormals(b: Builder, value: Value, ty: str, keep: Value | None) -> Va
         zero_exponent = zero_exponent & b.splat(~keep)
     sign = sign_mask(ty) - (1 << WIDTH[ty])  # as a signed constant
     return zero_exponent.select(raw & sign, raw).bitcast(LLVM_TYPE[ty])
+
+
+FP16_OVERFLOW = 1 << 23
+"""MODE.FP16_OVFL: f16 results that overflow become the largest finite number."""
+
+
+def limit_half(b: Builder, value: Value, sources: list[Value]) -> Value:
+    """Applies MODE.FP16_OVFL: an infinity that no source brought becomes the largest finite number of its sign.
+    [CDNA3 ISA, "MODE"]"""
+    on = b.splat((b.load("i32", b.w, state.MODE) & FP16_OVERFLOW).cmp("ne", 0))
+    overflow = on & b.intrinsic("fabs", value).cmp("oeq", math.inf)
+    for source in sources:
+        if is_float(source.ty):
+            overflow = overflow & b.intrinsic("fabs", source).cmp("one", math.inf)
+    largest = b.intrinsic("copysign", b.const(value.ty, 65504.0), value)
+    return overflow.select(largest, value)
 
 
 class Frame:
@@ -165,6 +186,18 @@ class Frame:
 
     # ---- emission
     def make(self, symbol: str) -> str:
+        shift = self._rounding()
+        return self._make(symbol) if shift is None else rounded(symbol, self._make, shift)
+
+    def _rounding(self) -> int | None:
+        """Bit of MODE where the rounding mode stands that applies, None when the op always rounds to nearest even:
+        results that are no floats, approximations, moves. [CDNA3 ISA, "MODE", "Floating-point rounding"]"""
+        signature = self.signature
+        if not self.context.dynamic_mode or signature.raw or signature.flush or signature.nearest:
+            return None
+        return {"f32": 0, "f16": 2, "f64": 2}.get(signature.results[0], signature.rounds)
+
+    def _make(self, symbol: str) -> str:
         b = Builder(symbol)
         b.ieee = self.context.ieee
         signature = self.signature
@@ -189,6 +222,7 @@ class Frame:
             rows[0], write = self.dpp.apply(b, rows[0], write, wide=WIDTH.get(self.sources[0].ty, 32) == 64)
         masks = [b.var("i64", 0) if ty == "m" else None for ty in signature.results]
         keep_in, keep_out = self._denormal_bits(b)
+        overflows = self.context.dynamic_mode and not signature.raw and not signature.endless
         with b.chunks() as chunk:
             values = [
                 self._fetch(b, source, rows[i], scalars[i], chunk, keep_in) for i, source in enumerate(self.sources)
@@ -205,6 +239,10 @@ class Frame:
             else:
                 out = signature.expression(b, *values)
             outs = out if isinstance(out, tuple) else (out,)
+            outs = tuple(
+                limit_half(b, value, values) if overflows and ty == "f16" else value
+                for value, ty in zip(outs, signature.results, strict=True)
+            )
             for i, (value, ty) in enumerate(zip(outs, signature.results, strict=True)):
                 mask = masks[i]
                 if mask is not None:
@@ -221,7 +259,7 @@ class Frame:
     def _denormal_bits(self, b: Builder) -> tuple[dict[str, Value | None], dict[str, Value | None]]:
         """Per float type the mode bit that keeps denormal sources and results; absent when nothing is flushed."""
         if self.signature.flush:
-            return {"f32": None}, {"f32": None}
+            return {"f32": None, "f16": None}, {"f32": None, "f16": None}
         if not self.context.dynamic_mode or self.signature.raw:
             return {}, {}
         mode = b.load("i32", b.w, state.MODE)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from ..decoder import Instruction
 from .builder import Builder, Value, bits, count, vec
 from .division import div_fixup, div_fmas, div_scale
 from .floats import BIAS, EXPONENT, MANTISSA, is_nan, is_signalling, nan, quiet, raw
-from .op import Lower
-from .valu import Signature, lower_with, sig
+from .op import Context, Lower, Op, Unsupported
+from .valu import Frame, Signature, flush_denormals, lower_with, sig
 
 
 def _extreme(b: Builder, x: Value, y: Value, largest: bool) -> Value:
@@ -238,6 +239,20 @@ def _legacy_mul(b: Builder, x: Value, y: Value) -> Value:
     return (x.cmp("oeq", 0.0) | y.cmp("oeq", 0.0)).select(b.const(x.ty, 0.0), x * y)
 
 
+def _mad16(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    """Product and sum of halves, each rounded and flushed; v_fma_f16 is the fused form. [CDNA3 ISA, V_MAD_F16]"""
+    return flush_denormals(b, x * y, "f16", None) + z
+
+
+def _pk_fma(b: Builder, x: Value, y: Value, old: Value) -> Value:
+    """Both halves of a dword, each a fused multiply-add. [CDNA3 ISA, V_PK_FMAC_F16]"""
+    out: list[Value] = []
+    for shift in (0, 16):
+        p, q, r = ((v >> shift if shift else v).trunc("i16").bitcast("half") for v in (x, y, old))
+        out.append(_fma16(b, p, q, r).bitcast("i16").zext("i32"))
+    return out[0] | (out[1] << 16)
+
+
 _ARITHMETIC: dict[str, tuple[str, Callable[..., Value]]] = {
     "v_add": ("T = T T", lambda b, x, y: x + y),
     "v_sub": ("T = T T", lambda b, x, y: x - y),
@@ -252,7 +267,7 @@ _ARITHMETIC: dict[str, tuple[str, Callable[..., Value]]] = {
     "v_fract": ("T = T", _fract),
     "v_trunc": ("T = T", lambda b, x: b.intrinsic("trunc", x)),
     "v_ceil": ("T = T", lambda b, x: b.intrinsic("ceil", x)),
-    "v_rndne": ("T = T", lambda b, x: b.intrinsic("rint", x)),
+    "v_rndne": ("T = T", lambda b, x: b.intrinsic("roundeven", x)),
     "v_floor": ("T = T", lambda b, x: b.intrinsic("floor", x)),
     "v_frexp_mant": ("T = T", _frexp_mant),
     "v_div_fixup": ("T = T T T", div_fixup),
@@ -267,6 +282,8 @@ for _name, (_shape, _expression) in _ARITHMETIC.items():
             _shape.replace("T", _ty),
             _expression,
             flush=_ty == "f32" and _name in _TRANSCENDENTAL,
+            nearest=_name in _TRANSCENDENTAL or _name == "v_rndne",
+            endless=_name in _TRANSCENDENTAL or _name == "v_div_fixup",
             preserve=_ty == "f16" and _name in ("v_fma", "v_div_fixup"),
         )
 for _ty in ("f16", "f32"):
@@ -276,7 +293,9 @@ for _ty in ("f16", "f32"):
         ("v_sin", lambda b, x: _sine(b, x, False)),
         ("v_cos", lambda b, x: _sine(b, x, True)),
     ):
-        SIGNATURES[f"{_name}_{_ty}"] = sig(f"{_ty} = {_ty}", _function, flush=_ty == "f32")
+        SIGNATURES[f"{_name}_{_ty}"] = sig(
+            f"{_ty} = {_ty}", _function, flush=_ty == "f32", nearest=True, endless=_name == "v_log"
+        )
     for _name, _pair in (("v_min3", fmin), ("v_max3", fmax)):
         SIGNATURES[f"{_name}_{_ty}"] = sig(
             f"{_ty} = {_ty} {_ty} {_ty}",
@@ -289,6 +308,16 @@ SIGNATURES.update(
     {
         "v_fmac_f64": sig("f64 = f64 f64", fma, accumulate=True),
         "v_rcp_iflag_f32": sig("f32 = f32", _reciprocal, flush=True),
+        # "legacy" forms of 16-bit ops clear the upper half of the destination
+        "v_mad_f16": sig("f16 = f16 f16 f16", _mad16, flush=True, preserve=True),
+        "v_mad_legacy_f16": sig("f16 = f16 f16 f16", _mad16, flush=True),
+        "v_mac_f16": sig("f16 = f16 f16", _mad16, flush=True, accumulate=True),
+        "v_madak_f16": sig("f16 = f16 f16 f16", _mad16, flush=True),
+        "v_madmk_f16": sig("f16 = f16 f16 f16", _mad16, flush=True),
+        "v_fma_legacy_f16": sig("f16 = f16 f16 f16", fma),
+        "v_div_fixup_legacy_f16": sig("f16 = f16 f16 f16", div_fixup, endless=True),
+        "v_exp_legacy_f32": sig("f32 = f32", _exp2, flush=True),
+        "v_log_legacy_f32": sig("f32 = f32", _log2, flush=True),
         "v_mul_legacy_f32": sig("f32 = f32 f32", _legacy_mul),
         "v_fmaak_f32": sig("f32 = f32 f32 f32", fma),
         "v_fmamk_f32": sig("f32 = f32 f32 f32", fma),
@@ -332,7 +361,20 @@ for _ty in ("f16", "bf16"):
     SIGNATURES[f"v_dot2_f32_{_ty}"] = sig("f32 = i32 i32 f32", _dot2(_ty), plain=True)
     SIGNATURES[f"v_dot2c_f32_{_ty}"] = sig("f32 = i32 i32", _dot2(_ty), accumulate=True)
 
+PK_FMAC = sig("i32 = i32 i32", _pk_fma, accumulate=True)
+"""v_pk_fmac_f16."""
+
+
+def _lower_pk_fmac(inst: Instruction, context: Context) -> Op:
+    if any(o.neg or o.abs or o.sext or o.kind in ("imm", "lit") for o in inst.operands) or inst.encoding == "sdwa":
+        raise Unsupported(f"{inst.name} with modifiers, constants or SDWA")
+    if context.dynamic_mode or inst.modifiers.get("clamp", 0):
+        raise Unsupported(f"{inst.name} with clamp or in a program that changes the float mode")
+    return Frame(inst, context, PK_FMAC).op()
+
+
 OPS: dict[str, Lower] = {name: lower_with(signature) for name, signature in SIGNATURES.items()}
+OPS["v_pk_fmac_f16"] = _lower_pk_fmac
 
 _PREDICATES = {
     "lt": "olt",

@@ -262,6 +262,7 @@ SIGNATURES: dict[str, Signature] = {
     "v_mad_u16": sig("i16 = i16 i16 i16", lambda b, x, y, z: x * y + z, preserve=True),
     "v_mad_i16": sig("i16 = i16 i16 i16", lambda b, x, y, z: x * y + z, preserve=True),
     "v_mad_legacy_u16": sig("i16 = i16 i16 i16", lambda b, x, y, z: x * y + z),
+    "v_mad_legacy_i16": sig("i16 = i16 i16 i16", lambda b, x, y, z: x * y + z),
     "v_lshlrev_b16": sig("i16 = i16 i16", lambda b, x, y: y << (x & 15)),
     "v_lshrrev_b16": sig("i16 = i16 i16", lambda b, x, y: y >> (x & 15)),
     "v_ashrrev_i16": sig("i16 = i16 i16", lambda b, x, y: y.ashr(x & 15)),

@@ -53,6 +53,11 @@ def _normalised(x: Array, signed: bool) -> Array:
     return (np.rint(clean * np.float32(scale)).astype(np.int32) & 0xFFFF).astype(U32)
 
 
+def _pair16(x: Array, y: Array, signed: bool) -> Array:
+    low, high = (_normalised(v.astype(np.float32), signed) for v in (x, y))
+    return low | high << U32(16)
+
+
 def _pack_u8(x: Array, position: Array, old: Array) -> Array:
     byte = np.where(np.isnan(x), 0, np.clip(np.rint(x), 0, 255)).astype(U32)
     shift = (position & U32(3)) * U32(8)
@@ -93,6 +98,11 @@ vector(
 )
 vector("v_cvt_pknorm_i16_f32", "u32 = f32 f32", lambda x, y: _normalised(x, True) | _normalised(y, True) << U32(16))
 vector("v_cvt_pknorm_u16_f32", "u32 = f32 f32", lambda x, y: _normalised(x, False) | _normalised(y, False) << U32(16))
+vector("v_cvt_pknorm_i16_f16", "u32 = f16 f16", lambda x, y: _pair16(x, y, True))
+vector("v_cvt_pknorm_u16_f16", "u32 = f16 f16", lambda x, y: _pair16(x, y, False))
+vector("v_cvt_norm_i16_f16", "u16 = f16", lambda x: _normalised(x.astype(np.float32), True).astype(np.uint16))
+vector("v_cvt_norm_u16_f16", "u16 = f16", lambda x: _normalised(x.astype(np.float32), False).astype(np.uint16))
+vector("v_cvt_pkaccum_u8_f32", "u32 = f32 u32", _pack_u8, accumulate=True)
 vector("v_cvt_pk_u8_f32", "u32 = f32 u32 u32", _pack_u8)
 
 

@@ -39,6 +39,8 @@ class Spec:
     vcc: bool = False
     lane: bool = False
     ulp: int = 0
+    halves: bool = False
+    """An integer result that holds two f16 numbers: NaNs are alike in each half."""
 
 
 VECTOR: dict[str, Spec] = {}

@@ -35,6 +35,15 @@ def _four(x: int, y: int, z: int, masked: bool) -> int:
     return sum(((_sad(x >> 8 * i & 0xFFFFFFFF, y, masked) + (z >> 16 * i)) & 0xFFFF) << 16 * i for i in range(4))
 
 
+def four_wide_sums(x: Array, y: Array, z: Array) -> Array:
+    """v_mqsad_u32_u8: [dword][lane] of x (64 bits), y and z ([dword][lane], four dwords)."""
+    out = np.zeros((4, len(x)), np.uint32)
+    for lane, (p, q) in enumerate(zip(x.tolist(), y.tolist(), strict=True)):
+        for i in range(4):
+            out[i, lane] = (_sad(p >> 8 * i & 0xFFFFFFFF, q, True) + int(z[i, lane])) & 0xFFFFFFFF
+    return out
+
+
 vector("v_lerp_u8", "u32 = u32 u32 u32", _lanes(_lerp, np.uint32))
 vector("v_sad_hi_u8", "u32 = u32 u32 u32", _lanes(lambda x, y, z: (_sad(x, y) << 16) + z & 0xFFFFFFFF, np.uint32))
 vector("v_msad_u8", "u32 = u32 u32 u32", _lanes(lambda x, y, z: _sad(x, y, True) + z & 0xFFFFFFFF, np.uint32))

@@ -122,6 +122,15 @@ def transposing_read(memory: Bytes, addresses: Sequence[int], bits: int) -> Regi
     return out
 
 
+def swizzled(index: int, inner: int, size: int, stride: int, records: int, together: int) -> int | None:
+    """Byte offset of ``size`` bytes at offset ``inner`` of a record in a swizzled buffer that interleaves ``together``
+    records by dwords; ``None`` where it is out of range."""
+    if index >= records or inner + size > stride:
+        return None
+    group, within = divmod(index, together)
+    return (group * stride + inner // 4 * 4) * together + within * 4 + inner % 4
+
+
 def bpermute(index: Sequence[int], data: NDArray[np.uint32], offset: int, active: int) -> list[int]:
     """Each lane reads from lane (index + offset) / 4; inactive sources give zero."""
     sources = [(i + offset) // 4 % 64 for i in index]

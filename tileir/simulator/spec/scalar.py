@@ -80,6 +80,10 @@ def _whole_quads(x: int, bits: int) -> Result:
     return _nonzero(out, bits)
 
 
+def _quads(x: int, bits: int) -> Result:
+    return _nonzero(sum((x >> quad & 15 != 0) << quad // 4 for quad in range(0, bits, 4)), bits)
+
+
 def _carry(total: int) -> Result:
     return mask(total), total > 0xFFFFFFFF
 
@@ -143,6 +147,7 @@ for _bits in (32, 64):
     scalar(f"s_cmov_b{_bits}", _bits, (_bits,), lambda x, scc, old: (x if scc else old, None), "scc", "old")
     scalar(f"s_not_b{_bits}", _bits, (_bits,), lambda x, n=_bits: _nonzero(~x, n))
     scalar(f"s_wqm_b{_bits}", _bits, (_bits,), lambda x, n=_bits: _whole_quads(x, n))
+    scalar(f"s_quadmask_b{_bits}", _bits, (_bits,), lambda x, n=_bits: _quads(x, n))
     scalar(f"s_brev_b{_bits}", _bits, (_bits,), lambda x, n=_bits: (int(f"{x:0{n}b}"[::-1], 2), None))
     scalar(f"s_bcnt0_i32_b{_bits}", W, (_bits,), lambda x, n=_bits: _nonzero(n - x.bit_count(), W))
     scalar(f"s_bcnt1_i32_b{_bits}", W, (_bits,), lambda x: _nonzero(x.bit_count(), W))

@@ -233,6 +233,19 @@ def classify(x: Array, wanted: Array) -> Array:
     return np.array(out)
 
 
+def _mad16(x: Array, y: Array, z: Array) -> Array:
+    """Two roundings; denormals are zeros everywhere."""
+    return flush(flush(flush(x) * flush(y)) + flush(z))
+
+
+def _pk_fma16(x: Array, y: Array, z: Array) -> Array:
+    out = np.zeros(x.shape, np.uint32)
+    for shift in (np.uint32(0), np.uint32(16)):
+        halves = [(v >> shift).astype(np.uint16).view(np.float16) for v in (x, y, z)]
+        out |= pattern(fma_lanes(*halves)).astype(np.uint32) << shift
+    return out
+
+
 def _add(x: Array, y: Array) -> Array:
     return x + y
 
@@ -286,6 +299,13 @@ for _t in ("f16", "f32"):
     vector(f"v_min3_{_t}", f"{_t} = {_t} {_t} {_t}", lambda x, y, z: fmin(fmin(x, y), z))
     vector(f"v_max3_{_t}", f"{_t} = {_t} {_t} {_t}", lambda x, y, z: fmax(fmax(x, y), z))
     vector(f"v_med3_{_t}", f"{_t} = {_t} {_t} {_t}", _med3)
+vector("v_mad_f16 v_mad_legacy_f16 v_madak_f16 v_madmk_f16", "f16 = f16 f16 f16", _mad16)
+vector("v_mac_f16", "f16 = f16 f16", _mad16, accumulate=True)
+vector("v_fma_legacy_f16", "f16 = f16 f16 f16", fma_lanes)
+vector("v_div_fixup_legacy_f16", "f16 = f16 f16 f16", div_fixup)
+vector("v_exp_legacy_f32", "f32 = f32", _wide(np.exp2), ulp=1)
+vector("v_log_legacy_f32", "f32 = f32", _wide(np.log2), ulp=1)
+vector("v_pk_fmac_f16", "u32 = u32 u32", _pk_fma16, accumulate=True, halves=True)
 vector("v_rcp_iflag_f32", "f32 = f32", _wide(lambda x: 1.0 / x), ulp=1)
 vector("v_rcp_f64", "f64 = f64", lambda x: 1.0 / x)
 vector("v_rsq_f64", "f64 = f64", lambda x: 1.0 / np.sqrt(x), ulp=1)

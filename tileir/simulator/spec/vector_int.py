@@ -227,6 +227,7 @@ vector("v_mad_u64_u32", "u64 mask = u32 u32 u64", lambda x, y, z: _mad_wide(x, y
 vector("v_mad_i64_i32", "i64 mask = i32 i32 i64", lambda x, y, z: _mad_wide(x, y, z, True))
 vector("v_mad_u32_u16", "u32 = u16 u16 u32", lambda x, y, z: x.astype(U32) * y.astype(U32) + z)
 vector("v_mad_i32_i16", "i32 = i16 i16 i32", lambda x, y, z: x.astype(np.int32) * y.astype(np.int32) + z)
+vector("v_mad_legacy_i16", "i16 = i16 i16 i16", lambda x, y, z: x * y + z)
 vector("v_mad_u16 v_mad_legacy_u16", "u16 = u16 u16 u16", lambda x, y, z: x * y + z)
 vector("v_mad_i16", "i16 = i16 i16 i16", lambda x, y, z: x * y + z)
 vector("v_bfe_u32", "u32 = u32 u32 u32", lambda x, y, z: bfe(x, y, z, False))
