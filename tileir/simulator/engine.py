@@ -17,6 +17,7 @@ import llvmlite.binding as llvm
 
 from .cache import ObjectCache, default_directory, digest
 from .native.runtime import HELPERS, runtime_text
+from .native.shadow import OBSERVERS
 
 
 def _generator_version() -> str:
@@ -50,6 +51,14 @@ class Engine:
         self._helper_table = (ctypes.c_uint64 * len(table))(*table)
         signature = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
         self.run_workgroup: Callable[[int], int] = signature(self._jit.get_function_address("tir_run_workgroup"))
+        self.carry: Callable[[int], None] = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(
+            self._jit.get_function_address("tir_carry")
+        )
+        observer = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
+        self.observers: tuple[Callable[[int, int], int], ...] = tuple(
+            observer(self._jit.get_function_address(name)) for name in OBSERVERS
+        )
+        """For each queue of pending operations the function that checks what an instruction has logged."""
         self.run_wave: Callable[[int], int] = signature(self._jit.get_function_address("tir_run_wave"))
 
     @property

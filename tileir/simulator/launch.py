@@ -383,8 +383,11 @@ class _Launch:
         )
         monitor = self.monitor
         if monitor:
-            chosen = list(chosen)
-            monitor.attach(len(chosen) > 1)
+            if workgroups is not None:
+                chosen = list(workgroups)
+                monitor.attach(len(chosen))
+            else:
+                monitor.attach(gx * gy * gz)
         for workgroup in chosen:
             if len(workgroup) != 3 or any(not 0 <= w < g for w, g in zip(workgroup, self.grid, strict=True)):
                 raise SimulatorError(f"workgroup {workgroup} is outside the grid {self.grid}")

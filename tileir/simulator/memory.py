@@ -154,13 +154,17 @@ class Memory:
         """All buffers by address."""
         return tuple(self._allocations)
 
+    @property
+    def addressed(self) -> tuple[Allocation, ...]:
+        """The buffers that have a byte, in the order of :meth:`table`."""
+        return tuple(a for a in self._allocations if a.size)
+
     def table(self) -> NDArray[np.uint64]:
         """The allocations as native code searches them: rows of start, size, host pointer, flags."""
         if self._table is None:
             rows = [
                 (a.address, a.size, a.bytes.ctypes.data, state.ALLOC_READ_ONLY if a.read_only else 0)
-                for a in self._allocations
-                if a.size
+                for a in self.addressed
             ]
             self._table = np.array(rows, dtype=np.uint64).reshape(len(rows), 4)
         return self._table

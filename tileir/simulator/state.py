@@ -55,6 +55,8 @@ FAULT_REGISTER = 672
 """Register (in check numbering) whose poisoned flag stopped the wave."""
 HW_ID = 676
 XCC_ID = 680
+BARRIERS = 684
+"""Barriers that the wave has reached (i32)."""
 POISON = 704
 """Flags of registers whose value is still on its way: CHECK_WORDS 64-bit words."""
 CHECK_WORDS = 10
@@ -90,6 +92,8 @@ ENTRY_LDS_BASE = 24
 ENTRY_NEED = 28
 """FLAT queue only: bit 0 waits for vmcnt(0), bit 1 for lgkmcnt(0)."""
 ENTRY_LANES = 32
+ENTRY_SLOT = 40
+"""Number of the slot that holds the accesses of the operation, -1 for none (checks only)."""
 ENTRY_BYTES = 64
 
 # ---- workgroup ---------------------------------------------------------------------------------------------------------
@@ -114,48 +118,9 @@ WG_CLOCK = 96
 WG_SLICE = 104
 WG_BUDGET = 112
 WG_STRICT_BARRIERS = 120
-WG_LOG = 128
-"""Host pointer of the access log that ops compiled for checking append to: entries of LOG_BYTES."""
-WG_LOG_COUNT = 136
-WG_LOG_CAPACITY = 144
-WG_SHADOW = 152
-"""Host pointer: for each wave and register (check numbering) the mask of lanes that have been written."""
-WG_CHECKED = 160
-"""Host pointer of one CHECKED_BYTES entry per record: what the register check knows about it."""
-WG_CHECKED_ITEMS = 168
-WG_UNINIT = 176
-"""Host pointer of the reads of never-written registers: entries of UNINIT_BYTES, at most one per record."""
-WG_UNINIT_COUNT = 184
+WG_CHECK = 128
+"""Host pointer of the block of the checks (``native/check_state.py``); null without checks."""
 WG_BYTES = 256
-
-# ---- access log --------------------------------------------------------------------------------------------------------
-LOG_ADDRESS = 0
-LOG_RECORD = 8
-LOG_SEQUENCE = 12
-"""Sequence number of the memory operation in its wave."""
-LOG_WHAT = 16
-"""Bytes of the access, lane << 8, LOG_LDS for LDS."""
-LOG_WAVE = 20
-LOG_BYTES = 24
-LOG_LDS = 1 << 16
-
-# ---- check of registers ------------------------------------------------------------------------------------------------
-CHECKED_FUNCTION = 0
-CHECKED_FIRST = 8
-CHECKED_COUNT = 12
-CHECKED_SEEN = 16
-CHECKED_BYTES = 24
-ITEM_READ_ACTIVE = 0
-"""Items are ``register | mode << 16``: reads of the active lanes, reads of some lane, writes of active or all lanes."""
-ITEM_READ_ANY = 1
-ITEM_WRITE_ACTIVE = 2
-ITEM_WRITE_ALL = 3
-SHADOW_REGISTERS = 640
-UNINIT_RECORD = 0
-UNINIT_REGISTER = 4
-UNINIT_LANES = 8
-UNINIT_WAVE = 16
-UNINIT_BYTES = 24
 
 # ---- allocation table --------------------------------------------------------------------------------------------------
 ALLOC_START = 0
@@ -188,14 +153,17 @@ HELPER_ENQUEUE_SMEM = 2
 HELPER_ENQUEUE_FLAT = 3
 HELPER_WAIT = 4
 HELPER_FIND = 5
-HELPER_LOG = 6
-HELPER_COUNT = 8
+HELPER_OBSERVE = 6
+"""The first of four: one for each queue of pending operations."""
+HELPER_COUNT = 10
 
 # ---- why a wave stopped --------------------------------------------------------------------------------------------------
 STATUS_RUNNING = 0
 STATUS_ENDED = 1
 STATUS_BARRIER = 2
 STATUS_SLICE = 3
+STATUS_REFINE = 4
+"""The checks need smaller units of memory before the wave goes on."""
 FAULT_BASE = 16
 FAULT_UNSUPPORTED = 16
 FAULT_UNDECODABLE = 17

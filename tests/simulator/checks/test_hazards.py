@@ -9,7 +9,7 @@ from check_kernels import CHIPS, run
 from tests.simulator.simulator_compile import from_ir
 from tileir.simulator import Simulator
 from tileir.simulator.checks.collect import Collector
-from tileir.simulator.checks.hazard import mfma_hazards
+from tileir.simulator.checks.hazard import hazards
 
 SETUP = "\n".join(f"v_mov_b32 v{i}, 0" for i in range(2, 60)) + "\ns_nop 1\n"
 P4 = "v_mfma_f32_16x16x16_f16 v[8:11], v[2:3], v[4:5], v[8:11]"
@@ -102,6 +102,6 @@ def test_llvm_keeps_enough_wait_states(chip: str, shape: str, n: int) -> None:
     for i in waits:
         collect = Collector(False, 100)
         program.instructions[:] = [inst for k, inst in enumerate(kept) if k != i]
-        mfma_hazards(program, np.ones(len(kept), np.uint64), simulator.target, collect)
+        hazards(program, np.ones(len(kept), np.uint64), simulator.target, collect)
         program.instructions[:] = kept
         assert collect.findings, (i, kept[i])

@@ -179,7 +179,7 @@ class _Walk:
         self.collect.add(("mfma-hazard", start, i), make)
 
 
-def mfma_hazards(program: Program, counts: NDArray[np.uint64], target: Target, collect: Collector) -> None:
+def hazards(program: Program, counts: NDArray[np.uint64], target: Target, collect: Collector) -> None:
     """Looks behind every MFMA and VALU instruction that was executed, along paths of executed instructions. counts: by record number."""
     walk = _Walk(program, counts, target, collect)
     for i, matrix in enumerate(walk.matrices):

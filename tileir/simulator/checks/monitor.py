@@ -1,8 +1,7 @@
-"""Runs workgroups under checks: the scheduling loop of the native runtime, with the checks between its steps."""
+"""Runs workgroups under checks, and makes findings of what native code has noted."""
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,225 +10,198 @@ from numpy.typing import NDArray
 from tileir.simulator import report, state
 from tileir.simulator.checks import BARRIER, HAZARD, RACE, UNINIT
 from tileir.simulator.checks.collect import Collector
-from tileir.simulator.checks.hazard import mfma_hazards
-from tileir.simulator.checks.log import ENTRY, Log
-from tileir.simulator.checks.race import CARRIED, MemoryCheck
-from tileir.simulator.checks.registers import items
+from tileir.simulator.checks.dataflow import initial
+from tileir.simulator.checks.hazard import hazards
+from tileir.simulator.checks.ordering import Ordering
+from tileir.simulator.checks.plan import VERBS, plan, uses
+from tileir.simulator.checks.shadow import Shadow, who
 from tileir.simulator.faults import Finding, Party, lanes_of
-from tileir.simulator.native.access import logged
-from tileir.simulator.native.checked import checked
-from tileir.simulator.records import Records
+from tileir.simulator.memory import reserve
+from tileir.simulator.native import check_state as c
 
 if TYPE_CHECKING:
     from tileir.simulator.launch import Dim3, _Launch  # pyright: ignore[reportPrivateUsage]
 
-_CAPACITY = 1 << 19
-_MOST_ACCESSES = 320
-"""Log entries of one instruction at most: 64 lanes of a buffer load to LDS, four dwords one by one and the LDS write."""
-_LOGGED = ("ds", "mubuf", "global", "flat", "smem")
-"""Encodings of the instructions that access LDS or device memory."""
-_SLICE = 1 << 16
-_EPOCH_LIMIT = 1 << 23
-"""Accesses that are kept between two barriers; beyond it they are checked in portions of this size."""
 _UNINIT = np.dtype(
     {
         "names": ["record", "register", "lanes", "wave"],
         "formats": ["<i4", "<i4", "<u8", "<u8"],
-        "offsets": [state.UNINIT_RECORD, state.UNINIT_REGISTER, state.UNINIT_LANES, state.UNINIT_WAVE],
-        "itemsize": state.UNINIT_BYTES,
+        "offsets": [c.UNINIT_RECORD, c.UNINIT_REGISTER, c.UNINIT_LANES, c.UNINIT_WAVE],
+        "itemsize": c.UNINIT_BYTES,
     }
 )
-_QUEUES = (
-    (state.QUEUE_VM, state.VM_HEAD, state.VM_LENGTH),
-    (state.QUEUE_LGKM, state.LGKM_HEAD, state.LGKM_LENGTH),
-    (state.QUEUE_SMEM, None, state.SMEM_LENGTH),
-    (state.QUEUE_FLAT, None, state.FLAT_LENGTH),
-)
+_EVERYWHERE = (1 << 64) - 1
 
 
 class Monitor:
     """The checks of one launch. Made before the launch is prepared: its records replace those of the program."""
 
     def __init__(self, launch: _Launch, checks: frozenset[str], strict: bool, limit: int) -> None:
-        self.launch, self.checks, self.strict = launch, checks, strict
+        self.launch, self.checks = launch, checks
         self.collect = Collector(strict, limit)
-        program = launch.program
-        self.memory_checked = bool(checks & {RACE, UNINIT})
-        ops = list(program.ops)
-        if self.memory_checked:
-            for i, inst in enumerate(program.instructions):
-                if inst is not None and inst.encoding in _LOGGED:
-                    ops[i] = logged(ops[i])
-        shown = [checked(op) for op in ops] if UNINIT in checks else ops
-        simulated = [program.base + address for address in program.addresses]
         engine = launch.simulator.engine
-        self.records = Records(shown, simulated, engine, program.base + program.end_address)
-        self._functions = engine.addresses({op.key: op.make for op in ops}) if UNINIT in checks else {}
-        self._keys = [op.key for op in ops]
-        self._log = np.zeros(_CAPACITY, ENTRY)
+        self.memory_checked = bool(checks & {RACE, UNINIT})
+        self.plan = plan(launch.program, engine, memory=self.memory_checked, registers=UNINIT in checks)
+        self.records = self.plan.records
+        self._before = self.records.counts().copy()
+        self._places: list[Dim3] = []
 
     # ---- state of the launch
-    def attach(self, several: bool) -> None:
-        """Connects the log and the tables to the prepared launch. several: more than one workgroup will run."""
+    def attach(self, groups: int) -> None:
+        """Connects the state of the checks to the prepared launch. groups: workgroups that will run."""
         launch = self.launch
-        self._words = launch.workgroup.view(np.uint64)
-        self._put(state.WG_LOG, self._log.ctypes.data)
-        self._put(state.WG_LOG_CAPACITY, _CAPACITY)
-        self.memory = MemoryCheck(
-            launch.program,
-            launch.simulator.memory,
+        if not self.memory_checked:
+            return
+        self.shadow = Shadow(
+            launch.simulator.memory.addressed,
             launch.lds_bytes,
-            self.collect,
+            launch.wave_count,
+            self.plan.ops,
             race=RACE in self.checks,
             uninit=UNINIT in self.checks,
-            across=several and not _synchronises(launch),
+            groups=groups,
+            foreign=self.plan.syncs,
         )
-        if UNINIT in self.checks:
-            self._attach_registers()
-
-    def _put(self, offset: int, value: int) -> None:
-        self._words[offset // 8] = value
-
-    def _attach_registers(self) -> None:
-        program, n = self.launch.program, len(self._keys)
-        table = bytearray((n + 2) * state.CHECKED_BYTES)
-        listed: list[int] = []
-        for i, inst in enumerate(program.instructions):
-            own = items(inst) if inst else []
-            struct.pack_into(
-                "<QII", table, i * state.CHECKED_BYTES, self._functions[self._keys[i]], len(listed), len(own)
-            )
-            listed += own
-        self._table: NDArray[np.uint8] = np.frombuffer(table, np.uint8)
-        self._items = np.array([*listed, 0], np.uint32)
-        self._shadow = np.zeros((self.launch.wave_count, state.SHADOW_REGISTERS), np.uint64)
-        self._uninit = np.zeros(n + 2, _UNINIT)
-        self._put(state.WG_CHECKED, self._table.ctypes.data)
-        self._put(state.WG_CHECKED_ITEMS, self._items.ctypes.data)
-        self._put(state.WG_SHADOW, self._shadow.ctypes.data)
-        self._put(state.WG_UNINIT, self._uninit.ctypes.data)
-
-    def _reset_registers(self) -> None:
-        """What the AMDHSA ABI initialises: user and system SGPRs, the work-item ids, trap and scratch registers."""
-        d = self.launch.kernel.descriptor
-        everywhere = np.uint64((1 << 64) - 1)
-        self._shadow[:] = 0
-        self._shadow[:, 0] = everywhere
-        scalars = self._shadow[:, state.CHECK_SGPR :]
-        system = (
-            d.enable_sgpr_workgroup_id_x,
-            d.enable_sgpr_workgroup_id_y,
-            d.enable_sgpr_workgroup_id_z,
+        launch.workgroup.view(np.uint64)[state.WG_CHECK // 8] = self.shadow.address
+        self.ordering = Ordering(launch.program, self.plan, self.shadow, launch.waves, launch.simulator.engine.carry)
+        self._table = bytearray(self.plan.table)
+        table = np.frombuffer(self._table, np.uint8)
+        self._items = np.array(self.plan.items, np.uint32)
+        self._registers = (
+            reserve(launch.wave_count * 8 * c.SHADOW_REGISTERS).view(np.uint64).reshape(launch.wave_count, -1)
         )
-        scalars[:, : d.user_sgpr_count + sum(map(bool, system))] = everywhere
-        scalars[:, 102:106] = everywhere
-        scalars[:, 108:124] = everywhere
+        self._uninit = np.zeros(len(launch.program.instructions) + 2, _UNINIT)
+        self.shadow.put(c.CK_CHECKED, table.ctypes.data)
+        self.shadow.put(c.CK_CHECKED_ITEMS, self._items.ctypes.data)
+        self.shadow.put(c.CK_REGISTERS, self._registers.ctypes.data)
+        self.shadow.put(c.CK_UNINIT, self._uninit.ctypes.data)
 
     # ---- running
     def run(self, workgroup: Dim3) -> int:
         """Runs one workgroup to its end; 0, or ``fault | wave << 8`` as the native loop gives it."""
         launch = self.launch
-        if UNINIT in self.checks:
-            self._reset_registers()
-        self.memory.begin(workgroup)
-        words = launch.waves.view(np.uint32)
-        quads = launch.waves.view(np.uint64)
-        status = words[:, state.STATUS // 4]
-        run_wave = launch.simulator.engine.run_wave
-        barriers = [0] * launch.wave_count
-        self._epoch: list[Log] = []
-        self._entries = 0
-        most = _CAPACITY // _MOST_ACCESSES if self.memory_checked else _SLICE
+        self._places.append(workgroup)
+        if self.memory_checked:
+            self.shadow.begin(len(self._places))
+            self.ordering.begin()
+            if len(self.plan.items) > 1:
+                self._registers[:] = 0
+                self._registers[:, sorted(initial(launch.program))] = _EVERYWHERE
         while True:
-            for wave in range(launch.wave_count):
-                if status[wave] not in (state.STATUS_RUNNING, state.STATUS_SLICE):
-                    continue
-                left = int(self._words[state.WG_BUDGET // 8])
-                if not left:
-                    return wave << 8 | state.FAULT_BUDGET
-                part = min(left, most)
-                quads[wave, state.BUDGET // 8] = part
-                result = run_wave(launch.waves[wave].ctypes.data)
-                used = part - int(quads[wave, state.BUDGET // 8])
-                self._words[state.WG_BUDGET // 8] = left - used
-                self._words[state.WG_CLOCK // 8] += np.uint64(used)
+            result = launch.simulator.engine.run_workgroup(launch.workgroup.ctypes.data)
+            wave, code = result >> 8, result & 0xFF
+            if self.memory_checked and self.ordering.error is not None:
+                raise self.ordering.error
+            if code == state.STATUS_REFINE:
+                self._refine(wave)
+            elif code == state.FAULT_BARRIER and BARRIER in self.checks:
+                self._unequal(workgroup)
+                launch.workgroup.view(np.uint64)[state.WG_STRICT_BARRIERS // 8] = 0
+            else:
                 self._drain(workgroup)
-                if result >= state.FAULT_BASE:
-                    self._end_epoch()
-                    return wave << 8 | result
-                barriers[wave] += result == state.STATUS_BARRIER
-            ended = status == state.STATUS_ENDED
-            waiting = status == state.STATUS_BARRIER
-            if not bool((ended | waiting).all()):
-                continue
-            self._end_epoch()
-            if bool(ended.all()):
-                return 0
-            if bool(ended.any()):
-                if BARRIER in self.checks:
-                    self._unequal(workgroup, barriers, waiting)
-                elif launch.strict_barriers:
-                    return int(np.flatnonzero(waiting)[-1]) << 8 | state.FAULT_BARRIER
-            status[waiting] = state.STATUS_RUNNING
+                launch.workgroup.view(np.uint64)[state.WG_STRICT_BARRIERS // 8] = int(launch.strict_barriers)
+                return result
 
+    def _refine(self, wave: int) -> None:
+        """Makes units smaller and observes the instruction again that asked for it."""
+        raw = self.launch.waves[wave]
+        current = int(raw.view(np.uint64)[state.CURRENT // 8]) - state.RECORD_SIZE
+        inst = self.launch.program.instructions[self.records.number(current)]
+        assert inst is not None
+        observe = self.launch.simulator.engine.observers[self.plan.queue(inst)]
+        while True:
+            self.shadow.refine()
+            if not observe(raw.ctypes.data, current):
+                break
+        raw.view(np.uint32)[state.STATUS // 4] = state.STATUS_RUNNING
+
+    # ---- findings
     def _drain(self, workgroup: Dim3) -> None:
-        n = int(self._words[state.WG_LOG_COUNT // 8])
-        if n > _CAPACITY:
-            raise AssertionError("an instruction made more accesses than the log has room for")
-        if n:
-            self._epoch.append(self._log[:n].copy())
-            self._entries += n
-            self._put(state.WG_LOG_COUNT, 0)
-            if self._entries > _EPOCH_LIMIT:
-                self._end_epoch()
+        if not self.memory_checked:
+            return
         if UNINIT in self.checks:
             self._drain_registers(workgroup)
+        for raw in self.shadow.take():
+            kind = int(raw["kind"])
+            make = {c.KIND_RACE: self._race, c.KIND_UNINIT: self._unwritten, c.KIND_OVERTAKEN: self._overtaken}[kind]
+            make(raw)
 
     def _drain_registers(self, workgroup: Dim3) -> None:
-        for hit in self._uninit[: int(self._words[state.WG_UNINIT_COUNT // 8])]:
+        for hit in self._uninit[: self.shadow.get(c.CK_UNINIT_COUNT)]:
             record, lanes = int(hit["record"]), int(hit["lanes"])
             name = report.register_name(int(hit["register"]))
-            shown = () if lanes == (1 << 64) - 1 else lanes_of(lanes)
+            shown = () if lanes == _EVERYWHERE else lanes_of(lanes)
             party = Party(self.launch.program.location(record), workgroup, int(hit["wave"]), shown)
             message = f"{name} is read and was never written"
             self.collect.add(
                 ("uninit-register", record, record), lambda m=message, p=party: Finding("uninit-register", m, p)
             )
-        self._put(state.WG_UNINIT_COUNT, 0)
+        self.shadow.put(c.CK_UNINIT_COUNT, 0)
 
-    def _end_epoch(self) -> None:
-        """Checks what lies between two barriers and keeps what no wait has covered yet."""
-        if not self._epoch:
-            return
-        log = np.concatenate(self._epoch)
-        self.memory.epoch(log)
-        self._epoch, self._entries = [], 0
-        for wave in range(self.launch.wave_count):
-            pending = self._pending(wave)
-            if not pending:
-                continue
-            late = log[(log["wave"] == wave) & np.isin(log["sequence"], pending)]
-            if late.size:
-                late["what"] |= np.uint32(CARRIED)
-                self._epoch.append(late)
-                self._entries += late.size
+    def _party(self, stamp: int, lanes: int = 0) -> tuple[Party, int]:
+        """Who a stamp names, and the record of the instruction."""
+        ordinal, wave, group = who(stamp)
+        record = self.plan.numbered[ordinal - 1]
+        return Party(self.launch.program.location(record), self._places[group - 1], wave, lanes_of(lanes)), record
 
-    def _pending(self, wave: int) -> list[int]:
-        """Sequence numbers of the operations on their way."""
-        raw = self.launch.waves[wave]
-        out: list[int] = []
-        for queue, head, length in _QUEUES:
-            n = int(struct.unpack_from("<I", raw, length)[0])
-            first = int(struct.unpack_from("<I", raw, head)[0]) if head is not None else 0
-            for i in range(n):
-                entry = queue + (first + i) % state.QUEUE_CAPACITY * state.ENTRY_BYTES
-                out.append(int(struct.unpack_from("<I", raw, entry + state.ENTRY_SEQUENCE)[0]))
-        return out
+    def _verb(self, record: int, in_lds: bool) -> str:
+        inst = self.launch.program.instructions[record]
+        assert inst is not None
+        return VERBS[uses(inst)[not in_lds]]
 
-    def _unequal(self, workgroup: Dim3, barriers: list[int], waiting: NDArray[np.bool_]) -> None:
+    def _place(self, raw: np.void) -> tuple[bool, str]:
+        """Whether an access went to LDS, and the byte in words."""
+        address = int(raw["address"])
+        if raw["what"] & c.LOG_LDS:
+            return True, f"byte {address:#x} of LDS"
+        allocation = self.launch.simulator.memory.find(address)
+        assert allocation is not None
+        return False, f"byte {address - allocation.address:#x} of {allocation!r}"
+
+    def _race(self, raw: np.void) -> None:
+        stamp, other = int(raw["stamp"]), int(raw["other"])
+        here, record = self._party(stamp, int(raw["lanes"]))
+        there, record2 = self._party(other)
+        in_lds, place = self._place(raw)
+        kind = "race-lds" if in_lds else "race-memory"
+        verbs = self._verb(record, in_lds), self._verb(record2, in_lds)
+        if here.workgroup != there.workgroup:
+            message = (
+                f"the workgroup {verbs[0]} {place} that workgroup {there.workgroup} {verbs[1]}; "
+                "no release and acquire order the two"
+            )
+        else:
+            why = "no barrier stands between them"
+            for party, one in ((here, stamp), (there, other)):
+                if one & c.CARRIED:
+                    why = f"wave {party.wave} passed a barrier before a wait had covered its access"
+            message = f"wave {here.wave} {verbs[0]} {place} that wave {there.wave} {verbs[1]}: {why}"
+        first, second = sorted((record, record2))
+        self.collect.add((kind, first, second), lambda: Finding(kind, message, here, there))
+
+    def _overtaken(self, raw: np.void) -> None:
+        here, record = self._party(int(raw["stamp"]), int(raw["lanes"]))
+        there, record2 = self._party(int(raw["other"]))
+        _, place = self._place(raw)
+        message = (
+            f"a load to LDS overwrites {place} that an earlier access of the wave {self._verb(record2, True)}: "
+            "no wait has covered that access, and the load may overtake it"
+        )
+        self.collect.add(("race-lds", record2, record), lambda: Finding("race-lds", message, here, there))
+
+    def _unwritten(self, raw: np.void) -> None:
+        here, record = self._party(int(raw["stamp"]), int(raw["lanes"]))
+        in_lds, place = self._place(raw)
+        kind = "uninit-lds" if in_lds else "uninit-memory"
+        message = f"{place}, or one behind it, is read and was never written"
+        self.collect.add((kind, record, record), lambda: Finding(kind, message, here))
+
+    def _unequal(self, workgroup: Dim3) -> None:
         """Waves that wait while others have ended."""
         launch = self.launch
-        places = {int(w): self._barrier_of(int(w)) for w in np.flatnonzero(waiting)}
+        words = launch.waves.view(np.uint32)
+        status, barriers = words[:, state.STATUS // 4], words[:, state.BARRIERS // 4].tolist()
+        places = {int(w): self._barrier_of(int(w)) for w in np.flatnonzero(status == state.STATUS_BARRIER)}
         ended = [w for w in range(launch.wave_count) if w not in places]
         first = min(places)
         record = places[first]
@@ -247,21 +219,12 @@ class Monitor:
 
     def _barrier_of(self, wave: int) -> int:
         """Record of the barrier at which a wave waits; it resumes behind it."""
-        current = int(struct.unpack_from("<Q", self.launch.waves[wave], state.CURRENT)[0])
-        return self.records.number(current) - 1
+        quads: NDArray[np.uint64] = self.launch.waves[wave].view(np.uint64)
+        return self.records.number(int(quads[state.CURRENT // 8])) - 1
 
     def finish(self) -> list[Finding]:
         """The findings, after the last workgroup."""
         if HAZARD in self.checks:
-            mfma_hazards(self.launch.program, self.records.counts(), self.launch.simulator.target, self.collect)
+            executed = self.records.counts() - self._before
+            hazards(self.launch.program, executed, self.launch.simulator.target, self.collect)
         return self.collect.findings
-
-
-def _synchronises(launch: _Launch) -> bool:
-    """Whether the kernel may order workgroups through atomics or cache control; then they are not compared."""
-    return any(
-        inst.name == "buffer_wbl2"
-        or (inst.encoding != "ds" and "_atomic_" in inst.name and inst.modifiers.get("sc0", 0))
-        for inst in launch.program.instructions
-        if inst is not None
-    )

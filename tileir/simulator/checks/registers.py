@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tileir.simulator import state
 from tileir.simulator.decoder import Instruction, Operand
+from tileir.simulator.native import check_state as c
 from tileir.simulator.native.op import check_of
 
 _UPDATES = (
@@ -55,10 +56,10 @@ def _numbers(operand: Operand) -> range:
     found = check_of(operand)
     if found is None:
         return range(0)
-    return range(found[0], min(found[0] + found[1], state.SHADOW_REGISTERS))
+    return range(found[0], min(found[0] + found[1], c.SHADOW_REGISTERS))
 
 
-def _split(inst: Instruction) -> tuple[list[Operand], list[Operand]]:
+def splits(inst: Instruction) -> tuple[list[Operand], list[Operand]]:
     """Operands that are read and operands that are written."""
     n, name = results(inst), inst.name
     read, write = list(inst.operands[n:]), list(inst.operands[:n])
@@ -71,7 +72,7 @@ def _split(inst: Instruction) -> tuple[list[Operand], list[Operand]]:
 
 def registers(inst: Instruction) -> tuple[frozenset[int], frozenset[int]]:
     """Check numbers of the registers that an instruction reads and writes."""
-    read, write = _split(inst)
+    read, write = splits(inst)
     return frozenset(n for o in read for n in _numbers(o)), frozenset(n for o in write for n in _numbers(o))
 
 
@@ -81,7 +82,7 @@ def items(inst: Instruction) -> list[int]:
     What another lane than the reading one wrote counts for instructions that move data across lanes: there only a
     register that no lane has written is reported.
     """
-    read, write = _split(inst)
+    read, write = splits(inst)
     name = inst.name
     across = name.startswith(_ACROSS) or "dpp" in inst.encoding
     idle = _idle_sources(inst)
@@ -95,12 +96,12 @@ def items(inst: Instruction) -> list[int]:
             numbers = numbers[:1]
         for number in numbers:
             any_lane = across or number >= state.CHECK_SGPR
-            out.append(number | (state.ITEM_READ_ANY if any_lane else state.ITEM_READ_ACTIVE) << 16)
+            out.append(number | (c.ITEM_READ_ANY if any_lane else c.ITEM_READ_ACTIVE) << 16)
     whole = name.startswith(("v_mfma", "v_smfmac", "v_writelane", *_SWAPS))
     for operand in write:
         for number in _numbers(operand):
             everywhere = whole or number >= state.CHECK_SGPR
-            out.append(number | (state.ITEM_WRITE_ALL if everywhere else state.ITEM_WRITE_ACTIVE) << 16)
+            out.append(number | (c.ITEM_WRITE_ALL if everywhere else c.ITEM_WRITE_ACTIVE) << 16)
     return out
 
 

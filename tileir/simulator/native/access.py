@@ -8,30 +8,68 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
 from .. import state
+from . import check_state
 from .builder import LANES, Builder, Value, vec
 from .op import Op
 
-_LOGGING: ContextVar[bool] = ContextVar("logging", default=False)
+_USES: ContextVar[tuple[int, int] | None] = ContextVar("uses", default=None)
 
 
-def logged(op: Op) -> Op:
-    """The op with code that writes its accesses to LDS and device memory to the log of the workgroup."""
+def logged(op: Op, uses: tuple[int, int], queue: int) -> Op:
+    """The op with code that logs its accesses to LDS and device memory and has them checked behind it.
+
+    uses: what it does to LDS and to device memory, READ, WRITE or ATOMIC. queue: where it waits while on its way.
+    """
 
     def make(symbol: str) -> str:
-        token = _LOGGING.set(True)
+        token = _USES.set(uses)
+        try:
+            body = op.make(symbol + "_body").replace("define ", "define internal ", 1)
+        finally:
+            _USES.reset(token)
+        b = Builder(symbol)
+        check = b.load("ptr", b.load("ptr", b.w, state.WORKGROUP, 8), state.WG_CHECK, 8)
+        b.store(b.const("i64", 0), check, check_state.CK_LOG_COUNT, 8)
+        after = b.emit(f"call ptr @{symbol}_body({b.w}, {b.r})", "ptr")
+        with b.if_(after.cmp("eq", 0)):
+            b.ret(after)
+        again = b.helper(state.HELPER_OBSERVE + queue, "i32", b.w, b.r)
+        with b.if_(again.cmp("ne", 0)):
+            b.fault(state.STATUS_REFINE)
+        b.ret(after)
+        return b.text() + body
+
+    return replace(op, key=f"log{uses[0]}{uses[1]}{queue}|{op.key}", make=make)
+
+
+def recorded(op: Op) -> Op:
+    """The op with code that logs its accesses in the block that the workgroup points to, and nothing behind it."""
+
+    def make(symbol: str) -> str:
+        token = _USES.set((0, 0))
         try:
             return op.make(symbol)
         finally:
-            _LOGGING.reset(token)
+            _USES.reset(token)
 
-    return replace(op, key="log|" + op.key, make=make)
+    return replace(op, key=f"record|{op.key}", make=make)
 
 
 def log_access(b: Builder, lane: Value, address: Value, size: int, *, lds: bool) -> None:
     """Emits the entry of one lane's access, in code that is generated for checking."""
-    if _LOGGING.get():
-        what = (lane.trunc("i32") << 8) | (size | (state.LOG_LDS if lds else 0))
-        b.helper(state.HELPER_LOG, "void", b.w, b.r, address, what)
+    uses = _USES.get()
+    if uses is None:
+        return
+    check, count = b.access_log()
+    constant = size | (check_state.LOG_LDS if lds else 0)
+    constant |= uses[0 if lds else 1] << check_state.USE_SHIFT
+    what = (lane.trunc("i32") << 8) | constant
+    n = count.get()
+    entry = b.ptr(check, n << 4)
+    b.store(address, entry, check_state.CK_LOG + check_state.LOG_ADDRESS, 8)
+    b.store(what, entry, check_state.CK_LOG + check_state.LOG_WHAT, 8)
+    count.set(n + 1)
+    b.store(n + 1, check, check_state.CK_LOG_COUNT, 8)
 
 
 @contextmanager

@@ -200,6 +200,7 @@ class Builder:
         self._allocas: list[str] = []
         self._declares: dict[str, None] = {}
         self._n = 0
+        self._log: tuple[Value, Variable] | None = None
         self.terminated = False
         self.ieee = True
         """The IEEE mode of the kernel, for the ops whose treatment of signalling NaNs depends on it."""
@@ -271,6 +272,18 @@ class Builder:
         name = "%" + self.fresh("a")
         self._allocas.append(f"  {name} = alloca {ty}, align {align}")
         return Value(self, name, "ptr")
+
+    def access_log(self) -> tuple[Value, Variable]:
+        """The block of the checks and the number of entries in its log, read once at the start of the function."""
+        if self._log is None:
+            count, workgroup, check = Variable(self, "i64"), "%log_workgroup", "%log_check"
+            lines = [f"store i64 0, {count.pointer}"]
+            for name, base, offset in ((workgroup, "%w", state.WORKGROUP), (check, workgroup, state.WG_CHECK)):
+                lines.append(f"{name}_at = getelementptr i8, ptr {base}, i64 {offset}")
+                lines.append(f"{name} = load ptr, ptr {name}_at, align 8")
+            self._allocas += ["  " + line for line in lines]
+            self._log = Value(self, check, "ptr"), count
+        return self._log
 
     def var(self, ty: str, initial: Value | int | float | None = None) -> Variable:
         return Variable(self, ty, initial)

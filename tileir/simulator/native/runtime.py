@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .. import state as s
+from . import shadow
 from .builder import Builder, Value
 
 _ENTRY_ARGUMENTS = "ptr %w, ptr %r, i32 %reg, i32 %n, i32 %base, i32 %bytes, i64 %lanes"
@@ -39,6 +40,7 @@ def _fill(b: Builder, entry: Value) -> None:
     b.store(_argument(b, "base", "i32"), entry, s.ENTRY_LDS_BASE)
     b.store(b.const("i32", 3), entry, s.ENTRY_NEED)
     b.store(lanes, entry, s.ENTRY_LANES, 8)
+    b.store(b.const("i32", -1), entry, s.ENTRY_SLOT)
     with b.if_(n.cmp("ne", 0)):
         _bump(b, b.w, s.PENDING, 1)
     with b.loop(n, "i32") as i:
@@ -206,30 +208,7 @@ def _find() -> str:
     return b.text()
 
 
-def _log() -> str:
-    """``log(w, r, address, what)``: appends an access to the log; the caller of the wave has left room for it."""
-    b = Builder("tir_log", "ptr %w, ptr %r, i64 %address, i32 %what", "void")
-    wg = b.load("ptr", b.w, s.WORKGROUP, 8)
-    n = b.load("i64", wg, s.WG_LOG_COUNT, 8)
-    with b.if_(n.cmp("ult", b.load("i64", wg, s.WG_LOG_CAPACITY, 8))):
-        entry = b.ptr(b.load("ptr", wg, s.WG_LOG, 8), n * s.LOG_BYTES)
-        b.store(_argument(b, "address", "i64"), entry, s.LOG_ADDRESS, 8)
-        b.store(record_number(b, wg).trunc("i32"), entry, s.LOG_RECORD)
-        b.store(b.load("i32", b.w, s.SEQUENCE) + 1, entry, s.LOG_SEQUENCE)
-        b.store(_argument(b, "what", "i32"), entry, s.LOG_WHAT)
-        b.store(b.load("i32", b.w, s.HW_ID), entry, s.LOG_WAVE)
-    b.store(n + 1, wg, s.WG_LOG_COUNT, 8)
-    b.ret()
-    return b.text()
-
-
-def record_number(b: Builder, wg: Value) -> Value:
-    """Number of the current record, as i64."""
-    here = b.emit(f"ptrtoint {b.r} to i64", "i64")
-    return (here - b.load("i64", wg, s.WG_RECORDS, 8)) / s.RECORD_SIZE
-
-
-def _poisoned_check(b: Builder, record: Value) -> None:
+def poisoned_check(b: Builder, record: Value) -> None:
     """Stops the wave when the record names a register whose value is on its way."""
     checks = b.load("i32", record, s.REC_CHECKS)
     with b.loop(checks.zext("i64")) as i:
@@ -259,14 +238,14 @@ def _run_wave() -> str:
             b.ret(b.const("i32", s.STATUS_SLICE))
         budget.set(budget.get() - 1)
         with b.if_(b.load("i32", b.w, s.PENDING).cmp("ne", 0)):
-            _poisoned_check(b, now)
+            poisoned_check(b, now)
         b.store(b.load("i64", now, s.REC_COUNT, 8) + 1, now, s.REC_COUNT, 8)
         after = b.call_pointer(b.load("ptr", now, s.REC_FUNCTION, 8), "ptr", b.w, now)
         with b.if_(after.cmp("eq", 0)):
             b.store(budget.get(), b.w, s.BUDGET, 8)
             status = b.load("i32", b.w, s.STATUS)
-            at_barrier = status.cmp("eq", s.STATUS_BARRIER)
-            resume = at_barrier.select(b.ptr(now, s.RECORD_SIZE), now)
+            done = status.cmp("eq", s.STATUS_BARRIER) | status.cmp("eq", s.STATUS_REFINE)
+            resume = done.select(b.ptr(now, s.RECORD_SIZE), now)
             b.store(resume, b.w, s.CURRENT, 8)
             b.ret(status)
         record.set(after)
@@ -275,7 +254,7 @@ def _run_wave() -> str:
 
 
 def _run_workgroup() -> str:
-    """``run_workgroup(wg)``: runs all waves; 0 when all have ended, otherwise ``fault | wave << 8``."""
+    """``run_workgroup(wg)``: runs all waves; 0 when all have ended, otherwise ``fault or STATUS_REFINE | wave << 8``."""
     b = Builder("tir_run_workgroup", "ptr %w", "i32")
     wg = b.w
     n = b.load("i32", wg, s.WG_WAVE_COUNT)
@@ -303,8 +282,10 @@ def _run_workgroup() -> str:
                 b.store(b.load("i64", w, s.EXECUTED, 8) + used, w, s.EXECUTED, 8)
                 b.store(b.load("i64", wg, s.WG_CLOCK, 8) + used, wg, s.WG_CLOCK, 8)
                 result = Value(b, "%" + name, "i32")
-                with b.if_(result.cmp("uge", s.FAULT_BASE)):
+                with b.if_(result.cmp("uge", s.STATUS_REFINE)):
                     b.ret((i << 8) | result)
+                with b.if_(result.cmp("eq", s.STATUS_BARRIER)):
+                    b.store(b.load("i32", w, s.BARRIERS) + 1, w, s.BARRIERS)
             now = b.load("i32", w, s.STATUS)
             with b.if_(now.cmp("eq", s.STATUS_ENDED)):
                 ended.set(ended.get() + 1)
@@ -317,6 +298,8 @@ def _run_workgroup() -> str:
             strict = b.load("i32", wg, s.WG_STRICT_BARRIERS).cmp("ne", 0)
             with b.if_(strict & ended.get().cmp("ne", 0)):
                 b.ret((first_waiting.get() << 8) | s.FAULT_BARRIER)
+            with b.if_(b.load("ptr", wg, s.WG_CHECK, 8).cmp("ne", 0)):
+                b.line(f"call void @tir_join({wg})")
             with b.loop(n, "i32") as i:
                 w = wave(i)
                 with b.if_(b.load("i32", w, s.STATUS).cmp("eq", s.STATUS_BARRIER)):
@@ -332,7 +315,7 @@ HELPERS = (
     "tir_enqueue_flat",
     "tir_wait",
     "tir_find",
-    "tir_log",
+    *shadow.OBSERVERS,
 )
 """Symbols behind the helper table, in the order of the HELPER_* indices."""
 
@@ -347,8 +330,10 @@ def runtime_text() -> str:
         _enqueue_flat(),
         _wait(),
         _find(),
-        _log(),
+        *shadow.functions(),
         _run_wave(),
         _run_workgroup(),
     ]
-    return "\n".join(parts)
+    lines = "\n".join(parts).split("\n")
+    declared = dict.fromkeys(line for line in lines if line.startswith("declare "))
+    return "\n".join([*declared, *(line for line in lines if not line.startswith("declare "))])

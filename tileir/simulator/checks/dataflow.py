@@ -1,0 +1,211 @@
+"""Which reads of registers need a test while the program runs: those that are not proved to be of written registers.
+
+A forward analysis over all paths. Of each register two facts are kept: it was written in all lanes that the wave
+started with (*whole*), and it was written in all lanes that are active now (*live*). EXEC itself is followed as far as
+saved copies of its first value go; a change that cannot only switch lanes off forgets what is only *live*.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tileir.simulator import state
+from tileir.simulator.checks.registers import items, splits
+from tileir.simulator.decoder import Instruction, Operand
+from tileir.simulator.native import check_state as c
+from tileir.simulator.program import Program
+
+_INDIRECT = ("s_setpc", "s_swappc", "s_call", "s_rfe", "s_cbranch_g_fork", "s_cbranch_join", "s_cbranch_i_fork")
+_NARROWING = ("s_and_saveexec", "s_and_b", "s_andn2_b")
+_ALL = -1
+
+
+@dataclass(frozen=True)
+class _State:
+    """whole, live: sets of registers as bit masks. full: EXEC holds what the wave started with. saved: scalar registers
+    that begin a pair with that value."""
+
+    whole: int
+    live: int
+    full: bool
+    saved: int
+
+    def meet(self, other: _State) -> _State:
+        return _State(
+            self.whole & other.whole, self.live & other.live, self.full and other.full, self.saved & other.saved
+        )
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What an instruction does, prepared once."""
+
+    items: tuple[int, ...]
+    writes_active: int
+    writes_all: int
+    exec_change: str
+    """"" none, "narrow", "full" (all ones), "pair" (a saved copy, in ``pair``), "other"."""
+    pair: int
+    copies: int
+    """Scalar register that receives EXEC, or -1."""
+    kills: int
+
+
+def _is_exec(operand: Operand) -> bool:
+    return operand.kind == "special" and operand.name.startswith("exec")
+
+
+def _scalar_pair(operand: Operand) -> int:
+    return operand.index if operand.kind == "s" and operand.count == 2 else -1
+
+
+def _exec_change(inst: Instruction, read: list[Operand], write: list[Operand]) -> tuple[str, int, int]:
+    """(kind, pair, copies) of :class:`_Facts`."""
+    name = inst.name
+    if "saveexec" in name or "wrexec" in name:
+        kind = "narrow" if name.startswith("s_and_saveexec") else "other"
+        return kind, -1, _scalar_pair(inst.operands[0]) if "saveexec" in name else -1
+    if name.startswith("v_cmpx"):
+        return "narrow", -1, -1
+    if any(_is_exec(o) for o in write):
+        if name.startswith("s_mov_b64"):
+            (source,) = read
+            if source.kind == "imm" and source.index & ((1 << 64) - 1) == (1 << 64) - 1:
+                return "full", -1, -1
+            return "pair", _scalar_pair(source), -1
+        if name.startswith(_NARROWING[1:]) and _is_exec(read[0]):
+            return "narrow", -1, -1
+        if name.startswith("s_and_b") and any(_is_exec(o) for o in read):
+            return "narrow", -1, -1
+        if name.startswith("s_or_b64") and any(_is_exec(o) for o in read):
+            return "pair", max(_scalar_pair(o) for o in read), -1
+        return "other", -1, -1
+    if name == "s_mov_b64" and _is_exec(read[0]):
+        return "", -1, _scalar_pair(write[0])
+    return "", -1, -1
+
+
+def _facts(inst: Instruction) -> _Facts:
+    read, write = splits(inst)
+    own = items(inst)
+    active = everywhere = kills = 0
+    for item in own:
+        mode, register = item >> 16, item & 0xFFFF
+        if mode == c.ITEM_WRITE_ACTIVE:
+            active |= 1 << register
+        elif mode == c.ITEM_WRITE_ALL:
+            everywhere |= 1 << register
+            if register >= state.CHECK_SGPR:
+                # a pair that begins at the register or one before it is no copy of EXEC any more
+                kills |= 3 << (register - state.CHECK_SGPR) >> 1
+    change, pair, copies = _exec_change(inst, read, write)
+    return _Facts(tuple(own), active, everywhere, change, pair, copies, kills)
+
+
+def _step(now: _State, facts: _Facts) -> _State:
+    whole, live = now.whole | facts.writes_all, now.live | facts.writes_all | facts.writes_active
+    if now.full:
+        whole |= facts.writes_active
+    saved = now.saved & ~facts.kills
+    full = now.full
+    if facts.copies >= 0 and now.full:
+        saved |= 1 << facts.copies
+    change = facts.exec_change
+    if change == "narrow":
+        full = False
+    elif change:
+        full = change == "full" or (change == "pair" and facts.pair >= 0 and bool(now.saved >> facts.pair & 1))
+        live = whole
+    return _State(whole, live, full, saved)
+
+
+def initial(program: Program) -> frozenset[int]:
+    """Registers that the AMDHSA ABI initialises: user and system SGPRs, the work-item ids, trap and scratch registers."""
+    d = program.kernel.descriptor
+    system = (d.enable_sgpr_workgroup_id_x, d.enable_sgpr_workgroup_id_y, d.enable_sgpr_workgroup_id_z)
+    scalars = [*range(d.user_sgpr_count + sum(map(bool, system))), *range(102, 106), *range(108, 124)]
+    return frozenset([0, *(state.CHECK_SGPR + n for n in scalars)])
+
+
+def _proved(item: int, now: _State) -> bool:
+    mode, register = item >> 16, item & 0xFFFF
+    known = now.live if mode == c.ITEM_READ_ACTIVE else now.whole
+    return bool(known >> register & 1)
+
+
+def unproved(program: Program) -> list[list[int]]:
+    """For each record the items (see ``check_state``) to test and to note; empty where nothing has to be done."""
+    instructions = program.instructions
+    facts = [_facts(inst) if inst else None for inst in instructions]
+    if any(inst and inst.name.startswith(_INDIRECT) for inst in instructions):
+        return [list(f.items) if f else [] for f in facts]
+    numbers = {address: i for i, address in enumerate(program.addresses)}
+    before = _solve(program, facts, numbers)
+    reads: list[list[int]] = []
+    tracked = 0
+    for f, now in zip(facts, before, strict=True):
+        own = [
+            item for item in (f.items if f else ()) if item >> 16 <= c.ITEM_READ_ANY and now and not _proved(item, now)
+        ]
+        reads.append(own)
+        for item in own:
+            tracked |= 1 << (item & 0xFFFF)
+    out: list[list[int]] = []
+    for f, own in zip(facts, reads, strict=True):
+        writes = [i for i in (f.items if f else ()) if i >> 16 > c.ITEM_READ_ANY and tracked >> (i & 0xFFFF) & 1]
+        out.append(own + writes)
+    return out
+
+
+def successors(program: Program, i: int, numbers: dict[int, int]) -> list[int]:
+    """Records that may follow record ``i``, indirect jumps aside."""
+    inst = program.instructions[i]
+    out: list[int] = []
+    if inst is None:
+        return out
+    if not inst.name.startswith(("s_endpgm", "s_setpc", "s_swappc", "s_branch", "s_call")):
+        out.append(i + 1)
+    if inst.name.startswith(("s_branch", "s_cbranch")) and inst.operands and inst.operands[-1].kind == "label":
+        target = numbers.get(program.addresses[i] + inst.size + inst.operands[-1].index)
+        if target is not None:
+            out.append(target)
+    return [n for n in out if n < len(program.instructions)]
+
+
+def _solve(program: Program, facts: list[_Facts | None], numbers: dict[int, int]) -> list[_State | None]:
+    """The state before each record, ``None`` where it is never reached."""
+    n = len(facts)
+    begin = 0
+    for register in initial(program):
+        begin |= 1 << register
+    entry = numbers.get(program.kernel.preloaded_entry_address, 0)
+    before: list[_State | None] = [None] * n
+    if not n:
+        return before
+    before[entry] = _State(begin, begin, True, 0)
+    work = [entry]
+    follow = [successors(program, i, numbers) for i in range(n)]
+    joins = [0] * n
+    for targets in follow:
+        for target in targets:
+            joins[target] += 1
+    joins[entry] += 1
+    while work:
+        i = work.pop()
+        while True:
+            now, f = before[i], facts[i]
+            if now is None or f is None:
+                break
+            after = _step(now, f)
+            changed: list[int] = []
+            for target in follow[i]:
+                old = before[target]
+                new = after if old is None or joins[target] == 1 else old.meet(after)
+                if new != old:
+                    before[target] = new
+                    changed.append(target)
+            if not changed:
+                break
+            i, rest = changed[0], changed[1:]
+            work += rest
+    return before
