@@ -1,3 +1,86 @@
-"""TileIR: a compiler for a textual tile IR, with the simulator that runs what it emits."""
+"""TileIR: a compiler for a textual tile IR, with the simulator that runs what it emits.
+
+    import tileir
+
+    kernel = tileir.compile(open("gemm.tile").read(), "gfx950", params={"BM": 64})
+    kernel.launch(A=a, B=b, C=c)        # NumPy arrays; on the simulator of the chip
+
+What stands in `__all__` may be relied on (docs/embedding.md). Everything is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tileir.api.builder import KernelBuilder
+    from tileir.api.compiled import CompiledKernel, Job, compile, compile_many
+    from tileir.api.schedule import ScheduleBuilder
+    from tileir.api.values import Access, Size, Span, Tile, View, cdiv, span, symbol
+    from tileir.frontend import parse, parse_file
+    from tileir.ir.binding import LaunchError
+    from tileir.ir.diagnostics import CompileError, Diagnostic
+    from tileir.ir.types import Elem
+    from tileir.runtime import Device, DeviceError, device_names, get_device, load_code_object
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "tileir.api.builder": ("KernelBuilder",),
+    "tileir.api.compiled": ("CompiledKernel", "Job", "compile", "compile_many"),
+    "tileir.api.schedule": ("ScheduleBuilder",),
+    "tileir.api.values": ("Access", "Size", "Span", "Tile", "View", "cdiv", "span", "symbol"),
+    "tileir.frontend": ("parse", "parse_file"),
+    "tileir.ir.binding": ("LaunchError",),
+    "tileir.ir.diagnostics": ("CompileError", "Diagnostic"),
+    "tileir.ir.types": ("Elem",),
+    "tileir.runtime": ("Device", "DeviceError", "device_names", "get_device", "load_code_object"),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+_ELEMS = (
+    "i1", "i8", "i16", "i32", "i64", "f64", "f32", "f16", "bf16", "f8E4M3FN", "f8E5M2", "f8E4M3FNUZ", "f8E5M2FNUZ",
+    "f8E8M0FNU", "f6E2M3FN", "f6E3M2FN", "f4E2M1FN",
+)  # fmt: skip
+
+if TYPE_CHECKING:
+    i1: Elem
+    i8: Elem
+    i16: Elem
+    i32: Elem
+    i64: Elem
+    f64: Elem
+    f32: Elem
+    f16: Elem
+    bf16: Elem
+    f8E4M3FN: Elem
+    f8E5M2: Elem
+    f8E4M3FNUZ: Elem
+    f8E5M2FNUZ: Elem
+    f8E8M0FNU: Elem
+    f6E2M3FN: Elem
+    f6E3M2FN: Elem
+    f4E2M1FN: Elem
+
+__all__ = [
+    "Access", "CompileError", "CompiledKernel", "Device", "DeviceError", "Diagnostic", "Elem", "Job", "KernelBuilder",
+    "LaunchError", "ScheduleBuilder", "Size", "Span", "Tile", "View", "bf16", "cdiv", "compile", "compile_many",
+    "device_names", "f4E2M1FN", "f6E2M3FN", "f6E3M2FN", "f8E4M3FN", "f8E4M3FNUZ", "f8E5M2", "f8E5M2FNUZ", "f8E8M0FNU",
+    "f16", "f32", "f64", "get_device", "i1", "i8", "i16", "i32", "i64", "load_code_object", "parse", "parse_file", "span",
+    "symbol",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ELEMS:
+        value = import_module("tileir.ir.types").ELEMS[name]
+    elif name in _HOME:
+        value = getattr(import_module(_HOME[name]), name)
+    else:
+        raise AttributeError(f"module 'tileir' has no attribute '{name}'")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

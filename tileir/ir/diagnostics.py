@@ -74,6 +74,10 @@ class CompileError(Exception):
     def render(self) -> str:
         return "\n".join(d.render(self.sources) for d in self.diagnostics)
 
+    def __reduce__(self) -> tuple[type[CompileError], tuple[tuple[Diagnostic, ...], dict[str, str]]]:
+        """Errors travel between processes whole."""
+        return type(self), (self.diagnostics, self.sources)
+
 
 def error(code: str, message: str, loc: Loc, *, legal: str = "", notes: Iterable[Note] = ()) -> CompileError:
     """A `CompileError` with a single error; `raise error(...)` is the way a pass or rule rejects something."""

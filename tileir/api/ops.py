@@ -1,0 +1,287 @@
+"""The ops of the tile level as methods, one for each. Generated from the op registry by generate_ops.py; do not edit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from tileir.api.values import Access, Operand, Tile
+from tileir.ir.types import Elem
+
+
+class Ops:
+    """Methods named like the ops (with a trailing underscore where the name is a word of Python). `name` is the name of the
+    result in the text; without it the Python variable on the left of `=` gives it. Raises CompileError."""
+
+    def emit_one(
+        self, op: str, operands: Sequence[Operand | Access], attrs: dict[str, Any] | None = None, name: str = ""
+    ) -> Tile:
+        raise NotImplementedError
+
+    def emit_none(self, op: str, operands: Sequence[Operand | Access], attrs: dict[str, Any] | None = None) -> None:
+        raise NotImplementedError
+
+    def mma(
+        self,
+        a: Operand,
+        b: Operand,
+        *c: Operand,
+        instr: Sequence[int] = (),
+        waves: Sequence[int] = (),
+        swapped: bool = False,
+        file: Literal["", "vector", "accumulation"] = "",
+        name: str = "",
+    ) -> Tile:
+        """Matrix product a · b, added to c if given. Products are exact and summed in f32 (f64 for f64, i32 for i8)
+        in unspecified but fixed order; the interpreter sums in f64 and rounds once."""
+        return self.emit_one(
+            "mma", [a, b, *c], {"instr": tuple(instr), "waves": tuple(waves), "swapped": swapped, "file": file}, name
+        )
+
+    def iota(self, shape: Sequence[int], *, axis: int = 0, name: str = "") -> Tile:
+        """A tile of i32 whose element is its own index along `axis`."""
+        return self.emit_one("iota", [], {"shape": tuple(shape), "axis": axis}, name)
+
+    def add(self, a: Operand, b: Operand, *, name: str = "") -> Tile:
+        """Sum; integers wrap."""
+        return self.emit_one("add", [a, b], None, name)
+
+    def sub(self, a: Operand, b: Operand, *, name: str = "") -> Tile:
+        """Difference; integers wrap."""
+        return self.emit_one("sub", [a, b], None, name)
+
+    def mul(self, a: Operand, b: Operand, *, name: str = "") -> Tile:
+        """Product; integers wrap."""
+        return self.emit_one("mul", [a, b], None, name)
+
+    def div(self, a: Operand, b: Operand, *, name: str = "") -> Tile:
+        """Quotient. Integers truncate toward zero; x / 0 is -1, and the smallest integer divided by -1 is itself."""
+        return self.emit_one("div", [a, b], None, name)
+
+    def mod(self, a: Operand, b: Operand, *, name: str = "") -> Tile:
+        """Remainder of the truncated quotient, with the sign of the dividend; integers modulo 0 give the dividend."""
+        return self.emit_one("mod", [a, b], None, name)
+
+    def cdiv(self, a: Operand, b: Operand, *, name: str = "") -> Tile:
+        """Integer quotient rounded toward positive infinity; x / 0 is -1, and the smallest integer divided by -1 is
+        itself."""
+        return self.emit_one("cdiv", [a, b], None, name)
+
+    def min(self, a: Operand, b: Operand, *, name: str = "") -> Tile:
+        """Smaller value; a number wins over NaN, and -0 is below +0 (IEEE minimumNumber)."""
+        return self.emit_one("min", [a, b], None, name)
+
+    def max(self, a: Operand, b: Operand, *, name: str = "") -> Tile:
+        """Larger value; a number wins over NaN, and +0 is above -0 (IEEE maximumNumber)."""
+        return self.emit_one("max", [a, b], None, name)
+
+    def and_(self, a: Operand, b: Operand, *, name: str = "") -> Tile:
+        """Bitwise conjunction."""
+        return self.emit_one("and", [a, b], None, name)
+
+    def or_(self, a: Operand, b: Operand, *, name: str = "") -> Tile:
+        """Bitwise disjunction."""
+        return self.emit_one("or", [a, b], None, name)
+
+    def xor(self, a: Operand, b: Operand, *, name: str = "") -> Tile:
+        """Bitwise exclusive or."""
+        return self.emit_one("xor", [a, b], None, name)
+
+    def shl(self, a: Operand, b: Operand, *, name: str = "") -> Tile:
+        """Shift left by the count modulo the width."""
+        return self.emit_one("shl", [a, b], None, name)
+
+    def shr(self, a: Operand, b: Operand, *, name: str = "") -> Tile:
+        """Arithmetic shift right by the count modulo the width."""
+        return self.emit_one("shr", [a, b], None, name)
+
+    def eq(self, a: Operand, b: Operand, *, name: str = "") -> Tile:
+        """True where the first operand is equal to the second; false where one is NaN."""
+        return self.emit_one("eq", [a, b], None, name)
+
+    def ne(self, a: Operand, b: Operand, *, name: str = "") -> Tile:
+        """True where the first operand is different from the second; false where one is NaN (true for ne)."""
+        return self.emit_one("ne", [a, b], None, name)
+
+    def lt(self, a: Operand, b: Operand, *, name: str = "") -> Tile:
+        """True where the first operand is less than the second; false where one is NaN."""
+        return self.emit_one("lt", [a, b], None, name)
+
+    def le(self, a: Operand, b: Operand, *, name: str = "") -> Tile:
+        """True where the first operand is at most the second; false where one is NaN."""
+        return self.emit_one("le", [a, b], None, name)
+
+    def gt(self, a: Operand, b: Operand, *, name: str = "") -> Tile:
+        """True where the first operand is greater than the second; false where one is NaN."""
+        return self.emit_one("gt", [a, b], None, name)
+
+    def ge(self, a: Operand, b: Operand, *, name: str = "") -> Tile:
+        """True where the first operand is at least the second; false where one is NaN."""
+        return self.emit_one("ge", [a, b], None, name)
+
+    def neg(self, a: Operand, *, name: str = "") -> Tile:
+        """Negation; integers wrap; floats change sign, also zero and NaN."""
+        return self.emit_one("neg", [a], None, name)
+
+    def not_(self, a: Operand, *, name: str = "") -> Tile:
+        """Bitwise complement."""
+        return self.emit_one("not", [a], None, name)
+
+    def abs(self, a: Operand, *, name: str = "") -> Tile:
+        """Absolute value; the smallest integer stays itself."""
+        return self.emit_one("abs", [a], None, name)
+
+    def exp(self, a: Operand, *, name: str = "") -> Tile:
+        """e to the power of the operand."""
+        return self.emit_one("exp", [a], None, name)
+
+    def exp2(self, a: Operand, *, name: str = "") -> Tile:
+        """2 to the power of the operand."""
+        return self.emit_one("exp2", [a], None, name)
+
+    def log(self, a: Operand, *, name: str = "") -> Tile:
+        """Natural logarithm."""
+        return self.emit_one("log", [a], None, name)
+
+    def log2(self, a: Operand, *, name: str = "") -> Tile:
+        """Logarithm to base 2."""
+        return self.emit_one("log2", [a], None, name)
+
+    def sqrt(self, a: Operand, *, name: str = "") -> Tile:
+        """Square root, correctly rounded."""
+        return self.emit_one("sqrt", [a], None, name)
+
+    def rsqrt(self, a: Operand, *, name: str = "") -> Tile:
+        """One over the square root."""
+        return self.emit_one("rsqrt", [a], None, name)
+
+    def rcp(self, a: Operand, *, name: str = "") -> Tile:
+        """One over the operand."""
+        return self.emit_one("rcp", [a], None, name)
+
+    def sin(self, a: Operand, *, name: str = "") -> Tile:
+        """Sine (radians)."""
+        return self.emit_one("sin", [a], None, name)
+
+    def cos(self, a: Operand, *, name: str = "") -> Tile:
+        """Cosine (radians)."""
+        return self.emit_one("cos", [a], None, name)
+
+    def tanh(self, a: Operand, *, name: str = "") -> Tile:
+        """Hyperbolic tangent."""
+        return self.emit_one("tanh", [a], None, name)
+
+    def erf(self, a: Operand, *, name: str = "") -> Tile:
+        """Error function."""
+        return self.emit_one("erf", [a], None, name)
+
+    def sigmoid(self, a: Operand, *, name: str = "") -> Tile:
+        """1 / (1 + exp(-x))."""
+        return self.emit_one("sigmoid", [a], None, name)
+
+    def floor(self, a: Operand, *, name: str = "") -> Tile:
+        """Largest integer value that is not greater."""
+        return self.emit_one("floor", [a], None, name)
+
+    def ceil(self, a: Operand, *, name: str = "") -> Tile:
+        """Smallest integer value that is not less."""
+        return self.emit_one("ceil", [a], None, name)
+
+    def round(self, a: Operand, *, name: str = "") -> Tile:
+        """Nearest integer value, ties to even."""
+        return self.emit_one("round", [a], None, name)
+
+    def fma(self, a: Operand, b: Operand, c: Operand, *, name: str = "") -> Tile:
+        """a · b + c with a single rounding; integers wrap."""
+        return self.emit_one("fma", [a, b, c], None, name)
+
+    def where(self, condition: Operand, a: Operand, b: Operand, *, name: str = "") -> Tile:
+        """The second operand where the condition holds, else the third."""
+        return self.emit_one("where", [condition, a, b], None, name)
+
+    def clamp(self, x: Operand, low: Operand, high: Operand, *, name: str = "") -> Tile:
+        """min(max(x, low), high), with the rules of `min` and `max`: NaN becomes `low`."""
+        return self.emit_one("clamp", [x, low, high], None, name)
+
+    def convert(self, x: Operand, elem: Elem, *, name: str = "") -> Tile:
+        """Conversion to another element type. Floats round to nearest even; to 8 bits or less they saturate to the
+        largest finite value (infinities too) and keep NaN (f6 and f4 have none: 0; f8E8M0FNU rounds halves up
+        and gives NaN for what is not positive). Floats to integers truncate and saturate, NaN gives 0; integers
+        wrap; i1 is 0 or 1, and anything non-zero is true."""
+        return self.emit_one("convert", [x], {"elem": elem}, name)
+
+    def bitcast(self, x: Operand, elem: Elem, *, name: str = "") -> Tile:
+        """The same bits read as another element type of equal width."""
+        return self.emit_one("bitcast", [x], {"elem": elem}, name)
+
+    def load(
+        self,
+        access: Access,
+        *,
+        pad: float = 0,
+        bytes: int = 0,
+        via: Literal["", "buffer", "global"] = "",
+        stage: Literal["", "direct", "via_registers"] = "",
+        depth: int = 0,
+        name: str = "",
+    ) -> Tile:
+        """Reads the elements that the access spans; elements outside the view (also for negative starts) read as
+        `pad`."""
+        return self.emit_one(
+            "load", [access], {"pad": pad, "bytes": bytes, "via": via, "stage": stage, "depth": depth}, name
+        )
+
+    def store(
+        self, value: Operand, access: Access, *, bytes: int = 0, via: Literal["", "buffer", "global"] = ""
+    ) -> None:
+        """Writes a tile to the elements that the access spans; elements outside the view are dropped."""
+        self.emit_none("store", [value, access], {"bytes": bytes, "via": via})
+
+    def assume(self, condition: Operand) -> None:
+        """States a fact about scalars that the compiler may use. The interpreter checks it; a launch that breaks it
+        is undefined."""
+        self.emit_none("assume", [condition])
+
+    def philox_bits(self, seed: Operand, counter: Operand, *, name: str = "") -> Tile:
+        """32 random bits for each (seed, counter): the first word of Philox-4x32-10 with key = seed and counter
+        block (low, high, 0, 0)."""
+        return self.emit_one("philox_bits", [seed, counter], None, name)
+
+    def philox_uniform(self, seed: Operand, counter: Operand, *, name: str = "") -> Tile:
+        """An f32 in [0, 1) for each (seed, counter): the upper 24 of the bits of philox_bits, times 2^-24."""
+        return self.emit_one("philox_uniform", [seed, counter], None, name)
+
+    def reduce_add(self, x: Operand, *, axis: int, parts: int = 1, inner: int = 0, name: str = "") -> Tile:
+        """Sum along the axis, in unspecified but fixed order; the interpreter sums in f64 and rounds once. Integers
+        wrap. With `parts` = p and `inner` = n, element j of the axis counts to part (j / n) mod p; a part
+        without elements is the neutral value."""
+        return self.emit_one("reduce_add", [x], {"parts": parts, "inner": inner, "axis": axis}, name)
+
+    def reduce_max(self, x: Operand, *, axis: int, parts: int = 1, inner: int = 0, name: str = "") -> Tile:
+        """Maximum along the axis, with the rules of `max`: NaN only if all are NaN. With `parts` = p and `inner` =
+        n, element j of the axis counts to part (j / n) mod p; a part without elements is the neutral value."""
+        return self.emit_one("reduce_max", [x], {"parts": parts, "inner": inner, "axis": axis}, name)
+
+    def reduce_min(self, x: Operand, *, axis: int, parts: int = 1, inner: int = 0, name: str = "") -> Tile:
+        """Minimum along the axis, with the rules of `min`: NaN only if all are NaN. With `parts` = p and `inner` =
+        n, element j of the axis counts to part (j / n) mod p; a part without elements is the neutral value."""
+        return self.emit_one("reduce_min", [x], {"parts": parts, "inner": inner, "axis": axis}, name)
+
+    def reduce_mul(self, x: Operand, *, axis: int, parts: int = 1, inner: int = 0, name: str = "") -> Tile:
+        """Product along the axis, in unspecified but fixed order; the interpreter multiplies in f64 and rounds
+        once. Integers wrap. With `parts` = p and `inner` = n, element j of the axis counts to part (j / n) mod
+        p; a part without elements is the neutral value."""
+        return self.emit_one("reduce_mul", [x], {"parts": parts, "inner": inner, "axis": axis}, name)
+
+    def transpose(self, x: Operand, perm: Sequence[int] = (), *, name: str = "") -> Tile:
+        """Exchanges dimensions: result dimension d is dimension perm[d] of the operand; by default the last two
+        change places."""
+        return self.emit_one("transpose", [x], {"perm": tuple(perm)}, name)
+
+    def reshape(self, x: Operand, shape: Sequence[int], *, name: str = "") -> Tile:
+        """The same elements in row-major order under another shape."""
+        return self.emit_one("reshape", [x], {"shape": tuple(shape)}, name)
+
+    def broadcast(self, x: Operand, shape: Sequence[int], *, name: str = "") -> Tile:
+        """Repeats dimensions of size 1 up to the given shape."""
+        return self.emit_one("broadcast", [x], {"shape": tuple(shape)}, name)
