@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tileir.ir.core import Kernel, Module
-from tileir.ir.diagnostics import CompileError, Diagnostic, Log
+from tileir.ir.diagnostics import CompileError, Diagnostic, Log, catalogue
 from tileir.ir.printer import print_kernel, print_module
 from tileir.passes.manager import Result, run_pipeline, step_names
 from tileir.tools import backend
@@ -86,6 +86,9 @@ def parser() -> argparse.ArgumentParser:
         help="instead of compiling, put spaces, indentation and line ends in order; comments stay",
     )
     where = p.add_argument_group("stages")
+    where.add_argument(
+        "--explain", metavar="CODE", help="say what a diagnostic such as E0311 means, and exit; 'all' lists every code"
+    )
     where.add_argument("--list-passes", action="store_true", help="list the passes in order and exit")
     where.add_argument("--stop-after", metavar="PASS", help="run no further than this pass; 'parse' runs none")
     where.add_argument(
@@ -136,6 +139,9 @@ def _main(argv: Sequence[str]) -> int:
     if args.list_passes:
         print("\n".join(step_names()))
         return EXIT_OK
+    if args.explain:
+        print(_meaning(args.explain))
+        return EXIT_OK
     if args.file is None:
         raise UsageError("give a file to compile, or - for standard input")
     _check(args)
@@ -156,6 +162,18 @@ def _main(argv: Sequence[str]) -> int:
     report(log.diagnostics, {name: text}, remarks=args.remarks)
     write_output(args.output, data)
     return EXIT_OK
+
+
+def _meaning(code: str) -> str:
+    """What `--explain` prints."""
+    known = catalogue()
+    if code == "all":
+        return "\n".join(f"{c}  {text}" for c, text in known.items())
+    wanted = code.upper()
+    if wanted not in known:
+        near = [c for c in known if c[:3] == wanted[:3]] or list(known)
+        raise UsageError(f"there is no diagnostic '{code}'; codes near it: {', '.join(near[:12])}")
+    return f"{wanted}  {known[wanted]}"
 
 
 def _check(args: argparse.Namespace) -> None:
