@@ -37,9 +37,11 @@ def allocated_sgprs(kernel: Kernel, target: Target) -> int:
     return (field // 2 + 1) * target.sgpr_granule
 
 
-def occupancy(kernel: Kernel, target: Target, dynamic_lds: int = 0) -> Occupancy:
-    """Occupancy of a kernel launched with its largest workgroup and `dynamic_lds` bytes on top of its static LDS."""
-    size = kernel.metadata.max_flat_workgroup_size if kernel.metadata else target.max_workgroup_size
+def occupancy(kernel: Kernel, target: Target, dynamic_lds: int = 0, work_items: int = 0) -> Occupancy:
+    """Occupancy of a kernel launched with `dynamic_lds` bytes on top of its static LDS, and with workgroups of so many
+    work-items (0: the largest that it allows)."""
+    largest = kernel.metadata.max_flat_workgroup_size if kernel.metadata else target.max_workgroup_size
+    size = work_items or largest
     waves = max(1, -(-size // target.wave_size))
     simds = target.simds_per_cu
     registers = target.registers_per_lane // kernel.descriptor.vgpr_count

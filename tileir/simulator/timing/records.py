@@ -91,6 +91,7 @@ class Cause(IntEnum):
     WAIT_LGKM = 8
     BARRIER = 9
     SLEEP = 10
+    BRANCH = 11
 
 
 @dataclass(frozen=True, eq=False)
