@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tileir.ir.core import Op, Value
 from tileir.ir.diagnostics import error
-from tileir.layout.mma import mma_plan
+from tileir.layout.mma import MmaPlan, mma_plan
 from tileir.lowering.amdgpu.emit.coords import masks
 from tileir.lowering.amdgpu.emit.shared import hole_test
 from tileir.lowering.amdgpu.emit.state import State
@@ -44,8 +44,7 @@ def mma(s: State, op: Op) -> None:
     swapped = bool(op.attrs.get("swapped", False))
     assert a.layout is not None and b.layout is not None and c.layout is not None
     plan = mma_plan(a.layout, b.layout, c.layout, instr=(m, n, k), operand_bits=a.elem.bits, swapped=swapped)
-    a_piece = _operand(s, op.operands[0], plan.a_registers, 1)
-    b_piece = _operand(s, op.operands[1], plan.b_registers, 0)
+    operands = _Operands(s, op, plan)
     acc_type = vector_type(scalar_type(c.elem), plan.c_registers)
     if len(op.operands) == 3:
         acc = list(s.tile(op.operands[2]).get(w, plan.c_registers))
@@ -54,14 +53,42 @@ def mma(s: State, op: Op) -> None:
         acc = [zero] * (c.layout.num_registers // plan.c_registers)
     a_type = _operand_type(a.elem.name, plan.a_registers)
     b_type = _operand_type(b.elem.name, plan.b_registers)
-    for step in plan.steps:
+    for number, step in enumerate(plan.steps):
         i = step.c // plan.c_registers
-        x = (a_piece(step.a // plan.a_registers), a_type)
-        y = (b_piece(step.b // plan.b_registers), b_type)
+        a_piece, b_piece = operands.of(number)
+        x, y = (a_piece, a_type), (b_piece, b_type)
         if swapped:
             x, y = y, x
         acc[i] = w.op(f"amdgpu.mfma {m}x{n}x{k} {x[0]} * {y[0]} + {acc[i]} blgp = none : {x[1]}, {y[1]}, {acc_type}")
     s.values[op.result] = Tile(c, plan.c_registers, acc)
+
+
+class _Operands:
+    """The operands of the steps of a product, in pieces of one instruction. Pieces that are still in LDS are read in the order
+    of their use, so many ahead as `State.ahead_of_products` says."""
+
+    def __init__(self, s: State, op: Op, plan: MmaPlan):
+        self.plan = plan
+        make = (_operand(s, op.operands[0], plan.a_registers, 1), _operand(s, op.operands[1], plan.b_registers, 0))
+        bits = op.operands[0].tile.elem.bits
+        sizes = [max(1, n * bits // 32) for n in (plan.a_registers, plan.b_registers)]
+        self.ahead = -(-s.ahead_of_products // min(sizes)) if s.ahead_of_products else 0
+        order: dict[tuple[int, int], int] = {}
+        for step in plan.steps:
+            for key in ((0, step.a // plan.a_registers), (1, step.b // plan.b_registers)):
+                order.setdefault(key, len(order))
+        self.place, self.order, self.make = order, list(order), make
+        self.made: dict[tuple[int, int], str] = {}
+
+    def of(self, number: int) -> tuple[str, str]:
+        """Pieces of a and b for step `number`."""
+        step, plan = self.plan.steps[number], self.plan
+        a, b = (0, step.a // plan.a_registers), (1, step.b // plan.b_registers)
+        last = max(self.place[a], self.place[b]) + self.ahead
+        while len(self.made) <= min(last, len(self.order) - 1):
+            operand, i = key = self.order[len(self.made)]
+            self.made[key] = self.make[operand](i)
+        return self.made[a], self.made[b]
 
 
 def _operand(s: State, v: Value, n: int, k_axis: int) -> Callable[[int], str]:

@@ -49,6 +49,9 @@ def renamed(s: State, op: Op, sources: Sequence[int]) -> None:
     if tile.splat or list(sources) == list(range(tile.count)):
         s.values[op.result] = tile.retyped(op.result.tile)
         return
+    if s.is_deferrable(op):
+        s.values[op.result] = Tile.deferred(op.result.tile, 1, lambda i: tile.register(s.w, max(sources[i], 0)))
+        return
     scalars = tile.scalars(s.w)
     s.values[op.result] = Tile(op.result.tile, 1, [scalars[max(i, 0)] for i in sources])
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
 
 from tileir.ir.core import Op, Value
 from tileir.ir.types import SharedType, TileType
@@ -199,7 +202,7 @@ def _read(s: State, op: Op, n: int, read: Callable[[int], str]) -> None:
     """All pieces of a tile now, or each when the `mma` that uses the tile comes to it."""
     t = op.result.tile
     assert t.layout is not None
-    if op in s.late_reads:
+    if op in s.late.reads:
         s.values[op.result] = Tile.deferred(t, n, s.at(op.loc, read))
     else:
         s.values[op.result] = Tile(t, n, [read(i) for i in range(t.layout.num_registers // n)])
@@ -244,7 +247,7 @@ def store(s: State, op: Op) -> None:
     width = access_bytes(TileType(t.elem, layout.shape, layout), buffer_layout(shared))
     n = width // t.elem.bytes
     element = scalar_type(t.elem)
-    pieces = s.tile(op.operands[0]).get(w, n)
+    piece = s.tile(op.operands[0]).pieces(w, n)
     registers = [r for r in range(0, layout.num_registers, n) if not r & layout.free.reg]
     owner = views.owner_test(s, layout)
     for r, address in zip(registers, addresses(s, op.operands[1], layout, registers), strict=True):
@@ -252,7 +255,7 @@ def store(s: State, op: Op) -> None:
         if owner:
             inside = w.binary("and", inside, owner, "i1") if inside else owner
         text = (
-            f"llvm.store {pieces[r // n]}, {address} {{alignment = {width} : i64, {ACCESS_SCOPES}}} : "
+            f"llvm.store {piece(r // n)}, {address} {{alignment = {width} : i64, {ACCESS_SCOPES}}} : "
             f"{vector_type(element, n)}, {POINTER}"
         )
         w.when(inside, text)
@@ -279,15 +282,21 @@ def copy_direct(s: State, op: Op) -> None:
     slab = views.LANES * piece
     size = shared.image_bytes if shared.kind == "slabs" else shared.size_bytes
     slabs = -(-size // slab)
-    for i in range(-(-slabs // waves)):
-        number = w.hoist(("slab", i, waves), lambda i=i: w.add(wave(w), i * waves))
-        image = w.hoist(
-            ("slab image", i, waves, piece),
-            lambda number=number: w.binary("add", w.mul(number, slab), w.mul(lane(w), piece)),
-        )
-        source = w.hoist(("slab source", shared, image), lambda image=image: _source_image(s, shared, image))
-        row, col = _split_image(s, shared, source, image)
-        coords = [Coordinate(row, 0), Coordinate(col, 0)]
+
+    def slab_number(i: int) -> str:
+        return w.hoist(("slab", i, waves), lambda: w.add(wave(w), i * waves))
+
+    def slab_image(i: int) -> str:
+        def emit() -> str:
+            return w.binary("add", w.mul(slab_number(i), slab), w.mul(lane(w), piece))
+
+        return w.hoist(("slab image", i, waves, piece), emit)
+
+    for i, (like, rows) in enumerate(_slab_sources(shared, -(-slabs // waves), waves, piece)):
+        number, image, origin = slab_number(i), slab_image(i), slab_image(like)
+        source = w.hoist(("slab source", shared, origin), lambda origin=origin: _source_image(s, shared, origin))
+        row, col = _split_image(s, shared, source, origin)
+        coords = [Coordinate(row, rows), Coordinate(col, 0)]
         whole = (i + 1) * waves * slab <= size
         after = ""
         if not whole:
@@ -314,6 +323,27 @@ def copy_direct(s: State, op: Op) -> None:
             w.branch(after)
             w.start(after)
             bounds = views.Bounds(s, a, t.shape, ragged)
+
+
+@lru_cache(maxsize=256)
+def _slab_sources(shared: SharedLayout, count: int, waves: int, piece: int) -> tuple[tuple[int, int], ...]:
+    """For each of the `count` slabs that a wave copies: the first slab with the same source in every lane and wave but for a
+    number of rows, and that number. Slabs that differ by rows share the registers with their coordinates."""
+    offsets = np.arange(count * waves * views.LANES).reshape(count, -1) * piece
+    moved = shared.kind in ("swizzle", "xor")
+    sources = shared.image_of_offset(np.minimum(offsets, shared.size_bytes - piece)) if moved else offsets
+    found: list[tuple[int, int]] = []
+    for i, source in enumerate(
+        sources
+    ):  # beyond the end nothing is copied: that the last slab is clipped there is no loss
+        for j in sorted({j for j, _ in found}):
+            away = source - sources[j]
+            if np.all(away == away[0]) and away[0] % shared.row_bytes == 0:
+                found.append((j, int(away[0]) // shared.row_bytes))
+                break
+        else:
+            found.append((i, 0))
+    return tuple(found)
 
 
 COPY_UNROLL = 8  # elements of a lane in flight in a `copy` loop: hides latency, costs few registers

@@ -28,6 +28,10 @@ class Tile:
         self.tie = (
             tie  # constraint of the register file that pieces stay in until the moment of their use ("" for none)
         )
+        self.in_place = (
+            False  # ties replace the piece: nothing but this loop's body reads it (see `Control` and `views`)
+        )
+        self.ahead = 0  # deferred pieces that are made before they are asked for, to hide their latency
         self._make: Callable[[int], str] | None = None
         self._parts: dict[tuple[int, int], str] = {}
         assert splat or chunk * len(self.chunks) == self.count, (chunk, len(self.chunks), self.count)
@@ -37,22 +41,32 @@ class Tile:
         return Tile(type, 1, [], splat=value, splat_text=text)
 
     @staticmethod
-    def deferred(type: TileType, chunk: int, make: Callable[[int], str]) -> Tile:
+    def deferred(type: TileType, chunk: int, make: Callable[[int], str], ahead: int = 0) -> Tile:
         """A tile whose pieces `make` computes when they are first asked for: for values that one later op of the same
-        block takes piece by piece, so that they are not all alive at once."""
+        block takes piece by piece, so that they are not all alive at once. The first `ahead` pieces are made now, and
+        so many more than asked for later."""
         assert type.layout is not None
         tile = Tile(type, chunk, [""] * (type.layout.num_registers // chunk))
         tile._make = make
+        tile.ahead = ahead
+        for i in range(min(ahead, len(tile.chunks))):
+            tile.chunks[i] = make(i)
         return tile
+
+    @property
+    def is_deferred(self) -> bool:
+        """Whether there are pieces that are still to be made."""
+        return self._make is not None and "" in self.chunks
 
     def _ready(self) -> None:
         for i in range(len(self.chunks)):
             self._made(i)
 
     def _made(self, i: int) -> str:
-        if not self.chunks[i]:
-            assert self._make is not None
-            self.chunks[i] = self._make(i)
+        for j in range(i, min(i + self.ahead + 1, len(self.chunks))):
+            if not self.chunks[j]:
+                assert self._make is not None
+                self.chunks[j] = self._make(j)
         return self.chunks[i]
 
     def retyped(self, type: TileType) -> Tile:
@@ -86,7 +100,18 @@ class Tile:
     def piece(self, w: Writer, i: int) -> str:
         """Piece `i` in the tile's own piece size, tied here and now if the tile is."""
         piece = self._made(i)
-        return tied(w, piece, vector_type(self.element, self.chunk), self.tie, ordered=True) if self.tie else piece
+        if self.tie:
+            piece = tied(w, piece, vector_type(self.element, self.chunk), self.tie, ordered=True)
+            if self.in_place:
+                self.chunks[i] = piece
+        return piece
+
+    def pieces(self, w: Writer, chunk: int) -> Callable[[int], str]:
+        """The registers in pieces of `chunk` by number: those that are deferred are made when they are asked for."""
+        if self.is_deferred:
+            return lambda i: self.part(w, i, chunk)
+        pieces = self.get(w, chunk)
+        return lambda i: pieces[i]
 
     def get(self, w: Writer, chunk: int) -> list[str]:
         """The registers in pieces of `chunk`, which must divide their number."""

@@ -352,21 +352,26 @@ def load(s: State, op: Op) -> None:
     pad = op.attrs.get("pad", 0)
     assert isinstance(pad, int | float)
     raw_type = memory_type(n * t.elem.bytes)
-    pieces: list[str] = []
-    for r in range(0, layout.num_registers, n):
-        coords = [coordinate(w, layout, r, d) for d in range(t.rank)]
+
+    def piece(i: int) -> str:
+        coords = [coordinate(w, layout, i * n, d) for d in range(t.rank)]
         if by_buffer:
             zero = w.const(0)
             raw = w.op(f"rocdl.raw.ptr.buffer.load {resource}, {offsets.get(coords)}, {zero}, {zero} : {raw_type}")
         else:
             pointer = w.select(bounds.test(coords), address(s, a, start, coords), s.zeros(), "!llvm.ptr<1>")
             raw = w.op(f"llvm.load {pointer} {{alignment = {n * t.elem.bytes} : i64}} : !llvm.ptr<1> -> {raw_type}")
-        piece = from_memory(w, raw, t, n)
-        if pad != 0:
-            value = s.splat_literal(pad, t.elem, n)
-            piece = w.select(bounds.test(coords), piece, value, vector_type(scalar_type(t.elem), n))
-        pieces.append(piece)
-    s.values[op.result] = Tile(t, n, pieces)
+        loaded = from_memory(w, raw, t, n)
+        if pad == 0:
+            return loaded
+        value = s.splat_literal(pad, t.elem, n)
+        return w.select(bounds.test(coords), loaded, value, vector_type(scalar_type(t.elem), n))
+
+    if op in s.late.loads:
+        ahead = -(-4 * s.in_flight // (n * t.elem.bytes))
+        s.values[op.result] = Tile.deferred(t, n, s.at(op.loc, piece), ahead)
+    else:
+        s.values[op.result] = Tile(t, n, [piece(i) for i in range(layout.num_registers // n)])
 
 
 def address(s: State, a: Access, base: str, coords: Sequence[Coordinate]) -> str:
@@ -418,12 +423,12 @@ def store(s: State, op: Op) -> None:
     bounds = Bounds(s, a, t.shape, [masks(layout, d) for d in range(t.rank)])
     offsets = BufferOffsets(s, a, bounds, owner_test(s, layout))
     resource = descriptor(s, a, base_offset(s, a))
-    pieces = tile.get(w, n)
+    piece = tile.pieces(w, n)
     for i, r in enumerate(range(0, layout.num_registers, n)):
         if r & layout.free.reg:
             continue  # a copy of another register
         coords = [coordinate(w, layout, r, d) for d in range(t.rank)]
-        _buffer_store(s, to_memory(w, pieces[i], t, n), n * t.elem.bytes, resource, offsets.get(coords))
+        _buffer_store(s, to_memory(w, piece(i), t, n), n * t.elem.bytes, resource, offsets.get(coords))
 
 
 def _buffer_store(s: State, raw: str, size: int, resource: str, offset: str) -> None:
@@ -454,9 +459,11 @@ def _far_store(s: State, op: Op, a: Access) -> None:
         if key not in parts:
             parts[key] = lane_offset(s, a, bases)
     body, after = w.label(), w.label()
-    w.branch(body, [w.const(0)], ["i32"])
+    kept = _tied_sources(s, op.operands[0])
+    values, types = _pieces_of(kept)
+    w.branch(body, [w.const(0), *values], ["i32", *types])
     turn = w.name()
-    w.start(body, [(turn, "i32")])
+    w.start(body, [(turn, "i32"), *_enter(w, kept, types)])
     near = w.binary("xor", far, w.const(-1, "i1"), "i1")
     mine = both(w, w.binary("or", near, w.icmp("eq", lane(w), turn), "i1"), owner_test(s, layout))
     bounds = Bounds(s, a, t.shape, [masks(layout, d) for d in range(t.rank)])
@@ -476,8 +483,42 @@ def _far_store(s: State, op: Op, a: Access) -> None:
             _buffer_store(s, raw, t.elem.bytes, resource, offset)
     following = w.add(turn, 1)
     more = w.icmp("ult", following, trips)
-    w.cond_branch(more, body, after, ([following], ["i32"]))
+    w.cond_branch(more, body, after, ([following, *_pieces_of(kept)[0]], ["i32", *types]))
     w.start(after)
+    for source in kept:
+        source.in_place = False
+
+
+def _tied_sources(s: State, v: Value) -> list[Tile]:
+    """Tiles tied to a register file from which the pieces of a value are made when they are used.
+
+    A loop that uses such pieces carries them: tied where they stand, each would need a copy that survives to the next trip,
+    and a file that is full has no room for copies."""
+    found: list[Tile] = []
+    tile = s.tile(v)
+    if tile.tie:
+        found.append(tile)
+    elif tile.is_deferred and v.owner is not None and s.is_deferrable(v.owner):
+        for x in v.owner.operands:
+            if not x.tile.is_scalar:
+                found += [t for t in _tied_sources(s, x) if t not in found]
+    return found
+
+
+def _pieces_of(tiles: Sequence[Tile]) -> tuple[list[str], list[str]]:
+    """Pieces of tiles and their MLIR types."""
+    values = [x for t in tiles for x in t.chunks]
+    return values, [vector_type(t.element, t.chunk) for t in tiles for _ in t.chunks]
+
+
+def _enter(w: Writer, tiles: Sequence[Tile], types: Sequence[str]) -> list[tuple[str, str]]:
+    """Block arguments that the pieces of tiles become; from now on a tie replaces its piece."""
+    arguments = [(w.name(), t) for t in types]
+    names = iter(name for name, _ in arguments)
+    for tile in tiles:
+        tile.chunks = [next(names) for _ in tile.chunks]
+        tile.in_place = True
+    return arguments
 
 
 def _turn_descriptor(s: State, a: Access, start: str, part: str, steps: Sequence[int], far: str, turn: str) -> str:

@@ -1,0 +1,128 @@
+"""Which tile values need never be whole in registers: their pieces are made when the one op that uses them comes to them.
+
+The lowering makes pieces so, and the prediction of registers counts on it; both ask here. What may be late:
+
+* elementwise results and renamings (`transpose`, `convert_layout` without traffic) that one op of the same block uses,
+* reads of operands of an `mma` from LDS, if nothing happens to LDS in between,
+* loads from global memory that only go to LDS, with little in between.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tileir.ir.core import Block, Kernel, Op, Value
+from tileir.ir.registry import get
+from tileir.ir.rewriter import uses
+
+# Registers of operands that are read from LDS before the matrix instruction that needs them is next: four 16-byte reads,
+# which cover the latency of LDS (about 130 clocks) where a matrix instruction takes 16.
+READ_AHEAD = 16
+# Registers of a load on its way to LDS that are in flight before the first is written: 32 of 256 lanes are 32 KiB a
+# workgroup, more than the 14 KiB that bandwidth times latency of memory ask for (17 bytes a nanosecond and CU, 0.8 us).
+LOAD_AHEAD = 32
+RENAMES = ("transpose", "convert_layout")
+# What may stand between a load and the LDS write that its pieces wait for: nothing that computes with tiles or writes to
+# global memory, so that a load which was put early on purpose stays early.
+_PASSED = ("load", "wait", "barrier", "shared_alloc", "shared_store", "copy_async", "constant", *RENAMES)
+
+Users = dict[Value, list[tuple[Op, int]]]
+
+
+@dataclass
+class Late:
+    """Ops whose results are made piece by piece: `deferred` where they are used, `reads` from LDS before a product, `loads`
+    from global memory before LDS writes."""
+
+    deferred: set[Op] = field(default_factory=set[Op])
+    reads: set[Op] = field(default_factory=set[Op])
+    loads: set[Op] = field(default_factory=set[Op])
+
+
+def late_ops(kernel: Kernel) -> Late:
+    """Everything of a kernel that may be late."""
+    users = uses(kernel)
+    found = Late()
+    _collect(kernel.body, users, found)
+    return found
+
+
+def _collect(block: Block, users: Users, found: Late) -> None:
+    for op in block.ops:
+        for region in op.regions:
+            _collect(region, users, found)
+    _deferred(block, users, found.deferred)
+    for position, op in enumerate(block.ops):
+        if op.name == "mma":
+            for v in op.operands[:2]:
+                read = _origin(v, users)
+                if read is not None and read.name in ("shared_load", "shared_load_transposed"):
+                    between = _between(block, read, position)
+                    if between is not None and not any(_touches_lds(x) for x in between):
+                        found.reads.add(read)
+        elif op.name == "shared_store":
+            load = _origin(op.operands[0], users)
+            if load is not None and load.name == "load" and not load.result.tile.is_scalar:
+                between = _between(block, load, position)
+                if between is not None and all(_is_passed(x) for x in between):
+                    found.loads.add(load)
+
+
+def _between(block: Block, first: Op, position: int) -> list[Op] | None:
+    """Ops of a block between one and the op at `position`; None if it is not before that."""
+    before = block.ops[:position]
+    return before[before.index(first) + 1 :] if first in before else None
+
+
+def _deferred(block: Block, users: Users, found: set[Op]) -> None:
+    here = set(block.ops)
+    for op in block.ops:
+        renames = op.name in RENAMES
+        if not (get(op.name).elementwise or renames) or op.result.tile.is_scalar:
+            continue
+        used = users.get(op.result, [])
+        if len(used) != 1 or used[0][0] not in here:
+            continue
+        user = used[0][0]
+        if renames:
+            if user.name in ("mma", "shared_store", "store", *RENAMES):
+                found.add(op)
+            continue
+        same = get(user.name).elementwise and user.result.tile.shape == op.result.tile.shape
+        # A mask takes two scalar registers per vector register of its operands: never keep a whole tile of them.
+        light = op.result.tile.elem.is_bool or sum(v.tile.rank > 0 for v in op.operands) <= 1
+        if user.name in ("store", "shared_store") or (same and (light or user in _only_stored(users, user, here))):
+            found.add(op)
+
+
+def _only_stored(users: Users, op: Op, here: set[Op]) -> set[Op]:
+    """The ops from `op` down a chain of elementwise ops with one use each, if the chain ends in a store of this block."""
+    chain: set[Op] = set()
+    while True:
+        chain.add(op)
+        used = users.get(op.result, [])
+        if len(used) != 1 or used[0][0] not in here:
+            return set()
+        op = used[0][0]
+        if op.name in ("store", "shared_store"):
+            return chain
+        if not get(op.name).elementwise:
+            return set()
+
+
+def _origin(v: Value, users: Users) -> Op | None:
+    """The op that a value comes from through renamings, if each of these values is used once."""
+    while len(users[v]) == 1 and v.owner is not None:
+        if v.owner.name not in RENAMES:
+            return v.owner
+        v = v.owner.operands[0]
+    return None
+
+
+def _is_passed(op: Op) -> bool:
+    return op.name in _PASSED or (not op.regions and get(op.name).elementwise and op.result.tile.is_scalar)
+
+
+def _touches_lds(op: Op) -> bool:
+    effects = get(op.name).effects
+    return bool(op.regions or effects & {"write", "sync", "async", "control"})
