@@ -7,13 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from tileir.simulator.faults import SimulatorError, Statistics
-from tileir.simulator.inspect.occupancy import Occupancy, occupancy
+from tileir.simulator.inspect.occupancy import occupancy
+from tileir.simulator.program import Program
 from tileir.simulator.timing import caches
 from tileir.simulator.timing.cu import DEFAULT_WINDOW, simulate_cu
 from tileir.simulator.timing.recorder import Recorder
-from tileir.simulator.timing.records import CuResult, Dim3, Dispatch, MemoryService
+from tileir.simulator.timing.records import CuResult, Dim3, Dispatch
+from tileir.simulator.timing.result import Timing
+from tileir.simulator.timing.rows import summarise
 from tileir.simulator.timing.static import static_table
-from tileir.target import timing_model
+from tileir.target import Target, timing_model
+from tileir.target.timing import FILE_NAME
 
 if TYPE_CHECKING:
     from tileir.simulator.launch import Argument, Module
@@ -24,6 +28,8 @@ _RECORDED = 64
 """Workgroups that are recorded for the caches, at most."""
 _START = 1024
 """Instructions that are kept of workgroups which are not recorded in full."""
+_MOST_STARTS = 1 << 13
+"""Workgroups that are begun, at most, when not all are executed."""
 DEFAULT_PRODUCTS = {"gfx942": "MI300X", "gfx950": "MI355X"}
 
 
@@ -31,8 +37,10 @@ DEFAULT_PRODUCTS = {"gfx942": "MI300X", "gfx950": "MI355X"}
 class TimeOptions:
     """product: what carries the chip, which decides the bandwidth of its memory; ``""`` is MI300X or MI355X.
 
-    sample_only: executes only the workgroups that are recorded, so the results of the kernel are not complete. window:
-    clocks for which the result says what each wave does. rounds: how often the simulated CU is filled.
+    sample_only: executes only the workgroups that are recorded in full, and begins others, so the results of the kernel are
+    not complete. window:
+    clocks for which the result says what each wave does. rounds: how often the simulated CU is filled with workgroups.
+    recorded: workgroups that are recorded for the caches, at most.
     """
 
     product: str = ""
@@ -42,57 +50,48 @@ class TimeOptions:
     recorded: int = _RECORDED
 
 
-@dataclass(frozen=True, eq=False)
-class Estimate:
-    """An estimate before it is put into rows. clocks: of the whole grid; cu_clocks: what the CU model alone gives for it;
-    bandwidth_clocks: what each level of memory alone would take."""
-
-    dispatch: Dispatch
-    occupancy: Occupancy
-    cu: CuResult
-    memory: MemoryService
-    clocks: float
-    cu_clocks: float
-    bandwidth_clocks: dict[str, float]
-    notes: tuple[str, ...]
-
-
-def run_and_estimate(
+def estimate(
     module: Module,
     kernel: str,
     grid: Dim3,
     block: Dim3,
-    args: bytes | Sequence[Argument],
-    options: TimeOptions,
-    **limits: Any,
-) -> tuple[Estimate, Statistics]:
-    """Runs a kernel and estimates its time. limits: what :meth:`Module.launch` takes besides."""
+    args: bytes | Sequence[Argument] = (),
+    *,
+    options: TimeOptions | None = None,
+    lds_dynamic: int = 0,
+    max_instructions: int | None = None,
+    strict_barriers: bool = True,
+    stack: int | None = None,
+) -> Timing:
+    """Runs a kernel and estimates how long it would take on the hardware.
+
+    The kernel is executed as by :meth:`Module.launch`, with the same arguments and the same results, unless
+    ``options.sample_only``. Raises :class:`SimulatorFault` at the first fault, :class:`SimulatorError` for an impossible
+    launch or an unknown product.
+    """
     from tileir.simulator.launch import DEFAULT_MAX_INSTRUCTIONS, DEFAULT_STACK, _Launch  # pyright: ignore
 
+    options = options or TimeOptions()
     simulator = module.simulator
     target, model = simulator.target, timing_model(simulator.chip)
-    product = options.product or DEFAULT_PRODUCTS[simulator.chip]
-    names = [p.name for p in target.products]
-    if product not in names:
-        raise SimulatorError(f"{simulator.chip} is not on a product '{product}'; it is on {', '.join(names)}")
+    product = _product(options, target)
     program = module.program(kernel)
-    lds_dynamic = int(limits.get("lds_dynamic", 0))
-    launch = _Launch(simulator, module, program, grid, block, args, lds_dynamic, limits.get("stack", DEFAULT_STACK))
+    launch = _Launch(
+        simulator, module, program, grid, block, args, lds_dynamic, DEFAULT_STACK if stack is None else stack
+    )
     fits = occupancy(program.kernel, target, lds_dynamic, launch.items)
     if not fits.workgroups_per_cu:
         raise SimulatorError("not even one workgroup fits on a compute unit, so there is no time to estimate")
     dispatch = Dispatch(grid, launch.wave_count, fits.workgroups_per_cu, target.num_xcds, target.cus_per_xcd)
-    own = list(dispatch.of_cu(0, 0))
-    simulated = own[: options.rounds * fits.workgroups_per_cu]
+    own = dispatch.of_cu(0, 0)
+    simulated = list(own[: max(1, options.rounds) * fits.workgroups_per_cu])
     wanted = sorted({*caches.sample(dispatch, target, options.recorded), *simulated})
     recorder = Recorder(launch, wanted, _START)
     try:
         launch.watch(cast(Any, recorder))
-        limit = limits.get("max_instructions", DEFAULT_MAX_INSTRUCTIONS)
-        launch.prepare(limit, limits.get("strict_barriers", True))
+        launch.prepare(DEFAULT_MAX_INSTRUCTIONS if max_instructions is None else max_instructions, strict_barriers)
         regions = [(a.address, a.address + a.size) for a in simulator.memory.allocations]
-        chosen = [dispatch.workgroup(n) for n in wanted] if options.sample_only else None
-        statistics = launch.run(chosen)
+        statistics = launch.run([dispatch.workgroup(n) for n in wanted] if options.sample_only else None)
     finally:
         launch.close()
     service = caches.memory_service(
@@ -100,17 +99,64 @@ def run_and_estimate(
     )
     table = static_table(program, target, model)
     by_number = {t.number: t for t in recorder.traces}
-    traces = [by_number[n] for n in simulated]
-    cu = simulate_cu(simulator.engine, table, traces, service, model, fits.workgroups_per_cu, len(own), options.window)
+    cu = simulate_cu(
+        simulator.engine,
+        table,
+        [by_number[n] for n in simulated],
+        service,
+        model,
+        fits.workgroups_per_cu,
+        len(own),
+        options.window,
+    )
     cu_clocks, notes = _extrapolate(cu, fits.workgroups_per_cu)
     bandwidth = caches.bandwidth_clocks(service, dispatch, target, model, product)
     slowest = max(bandwidth, key=lambda level: bandwidth[level])
     if bandwidth[slowest] > cu_clocks:
-        notes.append(f"the {slowest} of the whole chip takes longer than the simulated CU: the time is its bandwidth's")
-    if options.sample_only:
+        notes.append(f"the bandwidth of the {slowest}, not the simulated CU, decides the time")
+    if options.sample_only and statistics.workgroups < dispatch.count:
         notes.append(f"{statistics.workgroups} of {dispatch.count} workgroups were executed: results are not complete")
-    clocks = max(cu_clocks, bandwidth[slowest])
-    return Estimate(dispatch, fits, cu, service, clocks, cu_clocks, bandwidth, (*notes, *service.notes)), statistics
+    rows = summarise(program, table, cu)
+    return Timing(
+        chip=simulator.chip,
+        product=product,
+        kernel=kernel,
+        grid=grid,
+        block=block,
+        clock_hz=float(target.clock_hz),
+        clocks=max(cu_clocks, bandwidth[slowest]),
+        cu_clocks=cu_clocks,
+        bandwidth_clocks=bandwidth,
+        matrix_flops=_matrix_flops(program, target, statistics) * dispatch.count / max(1, statistics.workgroups),
+        occupancy=fits,
+        dispatch=dispatch,
+        cu=cu,
+        memory=service,
+        total=rows.total,
+        loops=rows.loops,
+        lines=rows.lines,
+        statistics=statistics,
+        parameters=f"{FILE_NAME} version {model.version}",
+        evidence=model.evidence,
+        notes=(*notes, *rows.notes, *service.notes),
+    )
+
+
+def _product(options: TimeOptions, target: Target) -> str:
+    product = options.product or DEFAULT_PRODUCTS[target.name]
+    names = [p.name for p in target.products]
+    if product not in names:
+        raise SimulatorError(f"{target.name} is not on a product '{product}'; it is on {', '.join(names)}")
+    return product
+
+
+def _matrix_flops(program: Program, target: Target, statistics: Statistics) -> float:
+    """Operations of all matrix instructions that were executed."""
+    total = 0
+    for address, inst in zip(program.addresses, program.instructions, strict=True):
+        if inst is not None and inst.name in target.mfma_by_name:
+            total += statistics.executions.get(address, 0) * target.mfma(inst.name).flops
+    return float(total)
 
 
 def _extrapolate(cu: CuResult, resident: int) -> tuple[float, list[str]]:

@@ -230,8 +230,9 @@ class CuResult:
 class Row:
     """Totals of a piece of code on the simulated CU. label: ``file:line``, a loop, or the kernel.
 
-    clocks: wave clocks spent, issuing and waiting. mfma_utilisation: matrix-pipe clocks of the piece per SIMD clock that
-    its waves spent in it, 0 where no SIMD was in it. mix: executed instructions by class.
+    clocks: wave clocks spent, issuing and waiting. mfma_utilisation: matrix-pipe clocks of a loop or kernel per clock that
+    its SIMDs spent in it (waves that share a SIMD taken to be in it together); of a source line, which is executed between
+    others, per clock of the whole time, so that lines add up. mix: executed instructions by class.
     """
 
     label: str
