@@ -117,6 +117,10 @@ class _Lookup:
         b.store(tag | kept | dirty, tags, 0, WORD)
 
 
+def _modulo(value: Value, by: Value) -> Value:
+    return value - (value / by) * by
+
+
 def _filter(symbol: str) -> str:
     """``hits[i]`` = whether line i is in the cache when it is accessed. Set: line number modulo the number of sets."""
     b = Builder(symbol, "ptr %w", "void")
@@ -129,7 +133,7 @@ def _filter(symbol: str) -> str:
         out = b.ptr(hits, i)
         b.store(b.const("i8", 0), out, 0, 1)
         with b.if_(b.load("i8", b.ptr(codes, i), 0, 1).cmp("ne", BYPASS)):
-            chosen = b.ptr(tags, ((line - (line / sets) * sets) * ways) << 3)
+            chosen = b.ptr(tags, (_modulo(line, sets) * ways) << 3)
             look.touch(chosen, ways, line, b.const("i64", 0))
             b.store(look.found.get().trunc("i8"), out, 0, 1)
     b.ret()
@@ -180,18 +184,21 @@ def _access(b: Builder, a: _Arguments, look: _Lookup, level: Variable, line: Val
 
 def _hierarchy(symbol: str) -> str:
     """All workgroups of a grid. Each slot (a place for a workgroup on a CU) advances by ``slice`` accesses in its turn; a slot
-    that is free takes the next workgroup of its XCD. Slot s belongs to XCD s mod xcds."""
+    that is free takes the next workgroup of its XCD. Slot s belongs to XCD s mod xcds. Each round begins one slot further, so
+    that no workgroup is always the first to touch what several share."""
     b = Builder(symbol, "ptr %w", "void")
     a = _Arguments(b, HIERARCHY_ARGUMENTS)
     look, level, active, workgroup = _Lookup(b), b.var("i64", 0), b.var("i64", 1), b.var("i64", 0)
+    begin_at = b.var("i64", 0)
 
     def word(name: str, index: Value) -> Value:
         return b.ptr(a.pointer(name), index << 3)
 
     with b.while_(lambda: active.get().cmp("ne", 0)):
         active.set(0)
-        with b.loop(a.value("slots")) as slot:
-            xcd = slot - (slot / a.value("xcds")) * a.value("xcds")
+        with b.loop(a.value("slots")) as turn:
+            slot = _modulo(turn + begin_at.get(), a.value("slots"))
+            xcd = _modulo(slot, a.value("xcds"))
             workgroup.set(b.load("i64", word("slot_workgroup", slot), 0, WORD))
             with b.if_(workgroup.get().cmp("slt", 0)):
                 following = b.load("i64", word("next", xcd), 0, WORD)
@@ -223,6 +230,7 @@ def _hierarchy(symbol: str) -> str:
                 b.store(stop, word("slot_position", slot), 0, WORD)
                 done = stop.cmp("eq", length)
                 b.store(done.select(b.const("i64", -1), number), word("slot_workgroup", slot), 0, WORD)
+        begin_at.set(_modulo(begin_at.get() + 1, a.value("slots")))
     b.ret()
     return b.text()
 

@@ -113,11 +113,11 @@ class Recorder:
     """Runs the workgroups of a launch in place of its own loop and keeps traces. Made before the launch is prepared.
 
     full: numbers, in the order of dispatch, of the workgroups that are kept; of the others, ``start`` instructions of their
-    first wave are.
+    first wave are. leave: stops the others behind these instructions.
     """
 
-    def __init__(self, launch: _Launch, full: Collection[int], start: int = 0) -> None:
-        self.launch, self.full, self.start = launch, frozenset(full), start
+    def __init__(self, launch: _Launch, full: Collection[int], start: int = 0, *, leave: bool = False) -> None:
+        self.launch, self.full, self.start, self.leave = launch, frozenset(full), start, leave
         self.traces: list[WorkgroupTrace] = []
         self.starts: list[WorkgroupTrace] = []
         program = launch.program
@@ -168,17 +168,18 @@ class Recorder:
         """Runs one workgroup, which the launch has reset; 0, or ``fault | wave << 8`` as the native loop gives it."""
         for buffers in self._buffers:
             buffers.reset()
-        result = self._run(self.launch.workgroup.view(np.uint64))
         x, y, _ = self.launch.grid
         number = workgroup[0] + x * (workgroup[1] + y * workgroup[2])
+        enough = self.start if self.leave and number not in self.full else None
+        result = self._run(self.launch.workgroup.view(np.uint64), enough)
         if not result and number in self.full:
             self.traces.append(WorkgroupTrace(number, workgroup, tuple(b.trace() for b in self._buffers)))
         elif not result and self.start:
             self.starts.append(WorkgroupTrace(number, workgroup, (self._buffers[0].trace(self.start),)))
         return result
 
-    def _run(self, words: NDArray[np.uint64]) -> int:
-        """The scheduling loop of the native runtime."""
+    def _run(self, words: NDArray[np.uint64], enough: int | None = None) -> int:
+        """The scheduling loop of the native runtime; it ends when the first wave has executed ``enough`` instructions."""
         launch = self.launch
         quads, status = launch.waves.view(np.uint64), launch.waves.view(np.uint32)[:, state.STATUS // 4]
         first, stride, left = launch.waves.ctypes.data, launch.waves.strides[0], launch.max_instructions
@@ -188,7 +189,7 @@ class Recorder:
                 while statuses[wave] in (state.STATUS_RUNNING, state.STATUS_SLICE):
                     if not left:
                         return wave << 8 | state.FAULT_BUDGET
-                    part = min(left, _SLICE)
+                    part = min(left, _SLICE if enough is None else max(1, enough))
                     quads[wave, state.BUDGET // 8] = part
                     result = self._run_wave(first + wave * stride, buffers.words.ctypes.data)
                     used = part - int(quads[wave, state.BUDGET // 8])
@@ -203,6 +204,8 @@ class Recorder:
                     buffers.make_room()
                     if used == part:  # others get their turn, in case this wave waits for them in a loop
                         break
+            if enough is not None and self._buffers[0].used[0] >= enough:
+                return 0
             waiting = [wave for wave, now in enumerate(statuses) if now == state.STATUS_BARRIER]
             ended = statuses.count(state.STATUS_ENDED)
             if ended == len(statuses):
