@@ -59,7 +59,7 @@ def plain(streams, stream_of, shifts, geometry, xcds, slots_per_xcd):
         _, out = llc.touch(hashed(line), line, True)
         counts["llc_writebacks"] += bool(out and out[1])
 
-    first = 0
+    first = rounds = 0
     while any(slots) or any(queues):
         for turn in range(len(slots)):
             s = (first + turn) % len(slots)
@@ -90,7 +90,8 @@ def plain(streams, stream_of, shifts, geometry, xcds, slots_per_xcd):
                     level = LLC if there else HBM
                 levels[number].append(level)
             slots[s] = None if end == len(stream) else [number, end]
-        first += 1
+        rounds += 1
+        first = hashed(rounds)
     dirty = sum(d for cache in l2 for own in cache.content.values() for d in own.values())
     return counts, levels, dirty
 

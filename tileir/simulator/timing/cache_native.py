@@ -184,12 +184,12 @@ def _access(b: Builder, a: _Arguments, look: _Lookup, level: Variable, line: Val
 
 def _hierarchy(symbol: str) -> str:
     """All workgroups of a grid. Each slot (a place for a workgroup on a CU) advances by ``slice`` accesses in its turn; a slot
-    that is free takes the next workgroup of its XCD. Slot s belongs to XCD s mod xcds. Each round begins one slot further, so
-    that no workgroup is always the first to touch what several share."""
+    that is free takes the next workgroup of its XCD. Slot s belongs to XCD s mod xcds. Each round begins at a slot that a hash
+    chooses, so that no workgroup is the first to touch what several share more often than the others."""
     b = Builder(symbol, "ptr %w", "void")
     a = _Arguments(b, HIERARCHY_ARGUMENTS)
     look, level, active, workgroup = _Lookup(b), b.var("i64", 0), b.var("i64", 1), b.var("i64", 0)
-    begin_at = b.var("i64", 0)
+    rounds, begin_at = b.var("i64", 0), b.var("i64", 0)
 
     def word(name: str, index: Value) -> Value:
         return b.ptr(a.pointer(name), index << 3)
@@ -230,7 +230,8 @@ def _hierarchy(symbol: str) -> str:
                 b.store(stop, word("slot_position", slot), 0, WORD)
                 done = stop.cmp("eq", length)
                 b.store(done.select(b.const("i64", -1), number), word("slot_workgroup", slot), 0, WORD)
-        begin_at.set(_modulo(begin_at.get() + 1, a.value("slots")))
+        rounds.set(rounds.get() + 1)
+        begin_at.set(_modulo((rounds.get() * HASH) >> (64 - HASH_BITS), a.value("slots")))
     b.ret()
     return b.text()
 
