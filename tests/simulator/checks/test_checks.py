@@ -75,6 +75,21 @@ def test_write_after_read_round_a_loop() -> None:
     assert kinds(run(without(loop, "s_barrier", 1), "gfx950", "race")) == ["race-lds"]
 
 
+def test_waves_may_write_the_same() -> None:
+    body = "v_and_b32 v3, 63, v1\nv_lshlrev_b32 v4, 2, v3\nds_write_b32 v4, {}"
+    assert run(body.format("v3"), "gfx942", "race").findings == []
+    (finding,) = run(body.format("v1"), "gfx942", "race").findings
+    assert finding.kind == "race-lds" and finding.disassembly.startswith("ds_write_b32")
+
+
+def test_moves_pass_on_what_is_not_written() -> None:
+    moved = "v_mov_b32 v12, v11\nv_accvgpr_write_b32 a3, v12\nv_accvgpr_read_b32 v13, a3\n"
+    assert run(moved, "gfx942", "uninit").findings == []
+    (finding,) = run(moved + "v_add_u32 v14, v13, v1", "gfx942", "uninit").findings
+    assert "v13 is read" in finding.message and finding.disassembly.startswith("v_add_u32")
+    assert run("v_mov_b32 v11, 0\n" + moved + "v_add_u32 v14, v13, v1", "gfx942", "uninit").findings == []
+
+
 def test_lds_atomics_do_not_race_with_each_other() -> None:
     body = "v_mov_b32 v3, 0\nds_add_u32 v3, v1\ns_waitcnt lgkmcnt(0)"
     assert run(body, "gfx950", "race").findings == []
@@ -94,7 +109,9 @@ def test_race_in_memory(chip: str) -> None:
     assert run(body, chip, "race").findings == []
     assert kinds(run(without(body, "s_barrier"), chip, "race")) == ["race-memory"]
     assert kinds(run(without(body, "s_waitcnt vmcnt(0)"), chip, "race")) == ["race-memory"]
-    across = run(body, chip, "race", groups=2).findings
+    assert run("global_store_dword v2, v1, s[20:21]", chip, "race", groups=2).findings == []  # the same values
+    different = "s_memtime s[22:23]\ns_waitcnt lgkmcnt(0)\nv_add_u32 v1, s22, v1\n"
+    across = run(different + body, chip, "race", groups=2).findings
     pairs = {(f.disassembly.split()[0], f.other.location.disassembly.split()[0]) for f in across if f.other}
     assert pairs == {("global_store_dword", "global_store_dword"), ("global_store_dword", "global_load_dword")}
     assert all(f.other and f.other.workgroup == (0, 0, 0) and f.party.workgroup == (1, 0, 0) for f in across)
@@ -106,8 +123,8 @@ def test_uninitialised_registers(chip: str) -> None:
     assert finding.kind == "uninit-register" and "v11" in finding.message and "v_add_u32" in finding.disassembly
     (finding,) = run("s_add_u32 s30, s31, 1", chip, "uninit").findings
     assert "s31" in finding.message
-    (finding,) = run("v_accvgpr_read_b32 v10, a7", chip, "uninit").findings
-    assert "a7" in finding.message
+    (finding,) = run("v_accvgpr_read_b32 v10, a7\nv_add_u32 v11, v10, v1", chip, "uninit").findings
+    assert "v10" in finding.message
     assert run("v_mov_b32 v11, 0\nv_add_u32 v10, v11, v1", chip, "uninit").findings == []
 
 
@@ -171,7 +188,9 @@ def test_strict_raises_and_names_both() -> None:
 
 
 def test_unknown_check() -> None:
-    with pytest.raises(SimulatorError, match="no check 'races'; legal are all, race, uninit, hazard, barrier"):
+    with pytest.raises(
+        SimulatorError, match="no check 'races'; legal are all, race, wait, bounds, uninit, barrier, hazard"
+    ):
         run(EXCHANGE, "gfx950", "races")
 
 

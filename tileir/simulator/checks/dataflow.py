@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tileir.simulator import state
-from tileir.simulator.checks.registers import items, splits
+from tileir.simulator.checks.registers import copies, items, splits
 from tileir.simulator.decoder import Instruction, Operand
 from tileir.simulator.native import check_state as c
 from tileir.simulator.program import Program
@@ -41,12 +41,13 @@ class _Facts:
     """What an instruction does, prepared once."""
 
     items: tuple[int, ...]
+    moves: tuple[tuple[int, int], ...]
     writes_active: int
     writes_all: int
     exec_change: str
     """"" none, "narrow", "full" (all ones), "pair" (a saved copy, in ``pair``), "other"."""
     pair: int
-    copies: int
+    receives: int
     """Scalar register that receives EXEC, or -1."""
     kills: int
 
@@ -60,7 +61,7 @@ def _scalar_pair(operand: Operand) -> int:
 
 
 def _exec_change(inst: Instruction, read: list[Operand], write: list[Operand]) -> tuple[str, int, int]:
-    """(kind, pair, copies) of :class:`_Facts`."""
+    """(kind, pair, receives) of :class:`_Facts`."""
     name = inst.name
     if "saveexec" in name or "wrexec" in name:
         kind = "narrow" if name.startswith("s_and_saveexec") else "other"
@@ -91,25 +92,39 @@ def _facts(inst: Instruction) -> _Facts:
     active = everywhere = kills = 0
     for item in own:
         mode, register = item >> 16, item & 0xFFFF
-        if mode == c.ITEM_WRITE_ACTIVE:
+        if mode == c.ITEM_COPY_TO:
+            if register >= state.CHECK_SGPR:
+                kills |= 3 << (register - state.CHECK_SGPR) >> 1
+        elif mode == c.ITEM_WRITE_ACTIVE:
             active |= 1 << register
         elif mode == c.ITEM_WRITE_ALL:
             everywhere |= 1 << register
             if register >= state.CHECK_SGPR:
                 # a pair that begins at the register or one before it is no copy of EXEC any more
                 kills |= 3 << (register - state.CHECK_SGPR) >> 1
-    change, pair, copies = _exec_change(inst, read, write)
-    return _Facts(tuple(own), active, everywhere, change, pair, copies, kills)
+    change, pair, receives = _exec_change(inst, read, write)
+    return _Facts(tuple(own), tuple(copies(inst)), active, everywhere, change, pair, receives, kills)
 
 
 def _step(now: _State, facts: _Facts) -> _State:
     whole, live = now.whole | facts.writes_all, now.live | facts.writes_all | facts.writes_active
     if now.full:
         whole |= facts.writes_active
+    for source, target in facts.moves:
+        bit = 1 << target
+        everywhere = now.full or target >= state.CHECK_SGPR
+        if not now.live >> source & 1:
+            whole, live = whole & ~bit, live & ~bit
+        else:
+            live |= bit
+            if now.whole >> source & 1:
+                whole |= bit if everywhere else 0
+            else:
+                whole &= ~bit
     saved = now.saved & ~facts.kills
     full = now.full
-    if facts.copies >= 0 and now.full:
-        saved |= 1 << facts.copies
+    if facts.receives >= 0 and now.full:
+        saved |= 1 << facts.receives
     change = facts.exec_change
     if change == "narrow":
         full = False
@@ -150,10 +165,18 @@ def unproved(program: Program) -> list[list[int]]:
         reads.append(own)
         for item in own:
             tracked |= 1 << (item & 0xFFFF)
+    moves = {move for f in facts if f for move in f.moves}
+    while True:
+        more = tracked
+        for source, target in moves:
+            if more >> target & 1:
+                more |= 1 << source
+        if more == tracked:
+            break
+        tracked = more
     out: list[list[int]] = []
     for f, own in zip(facts, reads, strict=True):
-        writes = [i for i in (f.items if f else ()) if i >> 16 > c.ITEM_READ_ANY and tracked >> (i & 0xFFFF) & 1]
-        out.append(own + writes)
+        out.append(own + _noted(f, tracked))
     return out
 
 
@@ -170,6 +193,19 @@ def successors(program: Program, i: int, numbers: dict[int, int]) -> list[int]:
         if target is not None:
             out.append(target)
     return [n for n in out if n < len(program.instructions)]
+
+
+def _noted(facts: _Facts | None, tracked: int) -> list[int]:
+    """The writes of tracked registers; a copy is noted when its destination is tracked."""
+    if facts is None:
+        return []
+    out: list[int] = []
+    for i, item in enumerate(facts.items):
+        mode = item >> 16
+        register = facts.items[i + 1] & 0xFFFF if mode == c.ITEM_COPY_FROM else item & 0xFFFF
+        if mode > c.ITEM_READ_ANY and tracked >> register & 1:
+            out.append(item)
+    return out
 
 
 def _solve(program: Program, facts: list[_Facts | None], numbers: dict[int, int]) -> list[_State | None]:

@@ -54,6 +54,7 @@ class Monitor:
             return
         self.shadow = Shadow(
             launch.simulator.memory.addressed,
+            launch.lds,
             launch.lds_bytes,
             launch.wave_count,
             self.plan.ops,

@@ -70,6 +70,38 @@ def orders_through(instructions: Sequence[Instruction | None], space: int) -> bo
     return False
 
 
+def _place(inst: Instruction, swaps: bool) -> tuple[object, ...]:
+    """The operands and offset that make the address of a memory instruction."""
+    first = 1 if not swaps or returns_value(inst) or inst.encoding in ("mubuf", "mtbuf") else 0
+    operands = list(inst.operands[first:])
+    if swaps and inst.encoding not in ("mubuf", "mtbuf"):
+        del operands[1 : 2 if inst.encoding != "ds" else None]
+    return (inst.encoding, *((o.kind, o.index, o.name) for o in operands), inst.modifiers.get("offset", 0))
+
+
+def feeds_swap(instructions: Sequence[Instruction | None]) -> set[int]:
+    """Loads that only fetch the first guess of a compare-and-swap at the same address.
+
+    LLVM expands atomic operations that the hardware does not have into such loops, with a plain load before them; a
+    stale value only costs a round of the loop.
+    """
+    swaps = {
+        _place(inst, True)
+        for inst in instructions
+        if inst is not None and is_logged(inst) and ("cmpswap" in inst.name or "cmpst" in inst.name)
+    }
+    if not swaps:
+        return set()
+    return {
+        i
+        for i, inst in enumerate(instructions)
+        if inst is not None
+        and is_logged(inst)
+        and ("_load_dword" in inst.name or inst.name.startswith("ds_read_b"))
+        and _place(inst, False) in swaps
+    }
+
+
 @dataclass
 class Plan:
     """Records with checks. numbered: record of each memory instruction, by its number less 1. ops: table for native
@@ -105,13 +137,15 @@ def _make(program: Program, engine: Engine, memory: bool, registers: bool) -> Pl
     table = bytearray(4 * (len(ops) + 2))
     numbered: list[int] = []
     spaces = tuple(memory and orders_through(instructions, space) for space in (0, 1))
+    guesses = feeds_swap(instructions)
     for i, inst in enumerate(instructions):
         if inst is not None and spaces[1] and inst.name in FENCES:
             ops[i] = fenced(ops[i])
         if not memory or inst is None or not is_logged(inst):
             continue
         numbered.append(i)
-        ops[i] = logged(ops[i], uses(inst), _QUEUE.get(inst.encoding, c.QUEUE_VM))
+        does = (ATOMIC, ATOMIC) if i in guesses else uses(inst)
+        ops[i] = logged(ops[i], does, _QUEUE.get(inst.encoding, c.QUEUE_VM))
         flag = c.OP_SYNC if ATOMIC in uses(inst) and spaces[inst.encoding != "ds"] else 0
         struct.pack_into("<I", table, 4 * i, min(len(numbered), _MOST_NUMBERED) | flag)
     entries, items = bytearray((len(ops) + 2) * c.CHECKED_BYTES), [0]

@@ -20,6 +20,15 @@ _UPDATES = (
     "s_mulk",
     "s_cmovk",
 )
+_MOVES = (
+    "v_mov_b32",
+    "v_mov_b64",
+    "s_mov_b32",
+    "s_mov_b64",
+    "v_accvgpr_read_b32",
+    "v_accvgpr_write_b32",
+    "v_accvgpr_mov_b32",
+)
 _SWAPS = ("v_swap_b32", "v_permlane16_swap", "v_permlane32_swap")
 _ACROSS = ("v_readlane", "v_readfirstlane", "v_permlane", "v_swap", "ds_bpermute", "ds_permute", "ds_swizzle")
 _NO_RESULT = (
@@ -87,6 +96,11 @@ def items(inst: Instruction) -> list[int]:
     across = name.startswith(_ACROSS) or "dpp" in inst.encoding
     idle = _idle_sources(inst)
     out: list[int] = []
+    moved = copies(inst)
+    if moved:
+        for source, destination in moved:
+            out += [source | c.ITEM_COPY_FROM << 16, destination | c.ITEM_COPY_TO << 16]
+        return out
     for place, operand in enumerate(read):
         if operand in idle:
             continue
@@ -105,8 +119,25 @@ def items(inst: Instruction) -> list[int]:
     return out
 
 
+def copies(inst: Instruction) -> list[tuple[int, int]]:
+    """(source, destination) of the registers that a move copies unchanged; empty for other instructions.
+
+    Compilers copy and spill registers that hold nothing yet, or half of a pair that does: that is no fault as long as
+    nothing is computed from it.
+    """
+    if inst.name not in _MOVES or "dpp" in inst.encoding or "sdwa" in inst.encoding:
+        return []
+    destination, source = inst.operands[:2]
+    if source.neg or source.abs:
+        return []
+    return list(zip(_numbers(source), _numbers(destination), strict=False))
+
+
 _FRAME_POINTER = 33
 """s33 in LLVM's calling convention for AMDGPU; functions save it with a move."""
+
+
+_MASK_UPDATES = ("s_or_b64", "s_andn2_b64")
 
 
 def _idle_sources(inst: Instruction) -> tuple[Operand, ...]:
@@ -120,5 +151,10 @@ def _idle_sources(inst: Instruction) -> tuple[Operand, ...]:
     if inst.name in ("v_xor_b32", "s_xor_b32", "s_xor_b64", "v_sub_u32", "s_sub_u32") and len(inst.operands) == 3:
         first, second = inst.operands[1:]
         if first == second:
+            return (first,)
+    if inst.name in _MASK_UPDATES and len(inst.operands) == 3:
+        # masks of lanes that LLVM builds up round a loop: the bits of lanes that do not take part are undefined
+        target, first, second = inst.operands
+        if first == target and second.kind == "special" and second.name == "exec":
             return (first,)
     return ()

@@ -35,6 +35,7 @@ class Shadow:
     def __init__(
         self,
         allocations: Sequence[Allocation],
+        lds: NDArray[np.uint8],
         lds_bytes: int,
         waves: int,
         ops: bytearray,
@@ -57,6 +58,7 @@ class Shadow:
             self._area(self.areas[i], allocation, race, uninit)
         self.lds = self.block[c.CK_LDS // 8 :][: c.AREA_BYTES // 8]
         self.lds[c.AREA_SIZE // 8], self.lds[c.AREA_LDS // 8] = lds_bytes, 1
+        self.lds[c.AREA_HOST // 8] = lds.ctypes.data
         self._shadow(self.lds, lds_bytes, c.COARSEST)
         self.foreign: NDArray[np.uint16] | None = None
         if foreign:
@@ -82,6 +84,7 @@ class Shadow:
 
     def _area(self, row: NDArray[_U64], allocation: Allocation, race: bool, uninit: bool) -> None:
         row[c.AREA_START // 8], row[c.AREA_SIZE // 8] = allocation.address, allocation.size
+        row[c.AREA_HOST // 8] = allocation.bytes.ctypes.data
         if race and not allocation.read_only:
             self._shadow(row, allocation.size, c.COARSEST)
         if uninit and allocation.written is not None:

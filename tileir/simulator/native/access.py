@@ -55,8 +55,22 @@ def recorded(op: Op) -> Op:
     return replace(op, key=f"record|{op.key}", make=make)
 
 
-def log_access(b: Builder, lane: Value, address: Value, size: int, *, lds: bool) -> None:
-    """Emits the entry of one lane's access, in code that is generated for checking."""
+def digest(b: Builder, pointer: Value, size: int) -> Value:
+    """A number of 32 bits that tells contents of memory from each other."""
+    if size < 4:
+        return b.load(f"i{8 * size}", pointer, 0, 1).zext("i32")
+    out = b.const("i32", 0)
+    for at in range(0, size, 4):
+        out = (out ^ b.load("i32", pointer, at, 1)) * -0x61C88647
+        out = out ^ (out >> 15)
+    return out
+
+
+def log_access(b: Builder, lane: Value, address: Value, size: int, *, lds: bool, pointer: Value | None = None) -> None:
+    """Emits the entry of one lane's access, in code that is generated for checking, before the access itself.
+
+    pointer: host pointer of the bytes; needed for device memory.
+    """
     uses = _USES.get()
     if uses is None:
         return
@@ -68,6 +82,12 @@ def log_access(b: Builder, lane: Value, address: Value, size: int, *, lds: bool)
     entry = b.ptr(check, n << 4)
     b.store(address, entry, check_state.CK_LOG + check_state.LOG_ADDRESS, 8)
     b.store(what, entry, check_state.CK_LOG + check_state.LOG_WHAT, 8)
+    if uses[0 if lds else 1] == check_state.WRITE:
+        if pointer is None:
+            assert lds
+            workgroup = b.load("ptr", b.w, state.WORKGROUP, 8)
+            pointer = b.ptr(b.load("ptr", workgroup, state.WG_LDS, 8), address)
+        b.store(digest(b, pointer, size), entry, check_state.CK_LOG + check_state.LOG_OLD)
     count.set(n + 1)
     b.store(n + 1, check, check_state.CK_LOG_COUNT, 8)
 
@@ -164,8 +184,9 @@ class Global:
             b.if_else(entry.cmp("eq", 0), refuse(state.FAULT_MEMORY_BOUNDS), found)
         offset = address - self.start.get()
         with b.if_(offset.cmp("ult", self.limit.get())):
-            log_access(b, lane, address, self.size, lds=False)
-            yield b.ptr(self.host.get(), offset)
+            pointer = b.ptr(self.host.get(), offset)
+            log_access(b, lane, address, self.size, lds=False, pointer=pointer)
+            yield pointer
 
 
 class Lds:
@@ -201,8 +222,9 @@ class Lds:
             with b.if_(late):
                 refuse(state.FAULT_POISONED_LDS)
         with b.if_(ok.get()):
-            log_access(b, lane, address, self.size, lds=True)
-            yield b.ptr(self.base, address)
+            pointer = b.ptr(self.base, address)
+            log_access(b, lane, address, self.size, lds=True, pointer=pointer)
+            yield pointer
 
 
 class Scratch:

@@ -31,6 +31,8 @@ COARSEST = 4
 LOG_ADDRESS = 0
 LOG_WHAT = 8
 """Bytes of the access, lane << 8, LOG_LDS for LDS, what it does << USE_SHIFT."""
+LOG_OLD = 12
+"""Digest (i32) of what stood there before a plain write."""
 LOG_BYTES = 16
 LOG_LDS = 1 << 16
 USE_SHIFT = 20
@@ -47,7 +49,8 @@ AREA_SHIFT = 24
 AREA_WRITTEN = 32
 """Host pointer of a byte per byte of the area, 0xFF where something was written; null when that is not checked."""
 AREA_LDS = 40
-AREA_BYTES = 48
+AREA_HOST = 48
+AREA_BYTES = 56
 
 # ---- slots: the accesses of operations on their way, a ring for each wave and queue
 SLOT_COUNT = 0
@@ -125,10 +128,13 @@ CHECKED_COUNT = 4
 CHECKED_SEEN = 8
 CHECKED_BYTES = 12
 ITEM_READ_ACTIVE = 0
-"""Items are ``register | mode << 16``: reads of the active lanes, reads of some lane, writes of active or all lanes."""
+"""Items are ``register | mode << 16``: reads of the active lanes, reads of some lane, writes of active or all lanes; and
+copies, source before destination, which are not reported but pass on what is not written."""
 ITEM_READ_ANY = 1
 ITEM_WRITE_ACTIVE = 2
 ITEM_WRITE_ALL = 3
+ITEM_COPY_FROM = 4
+ITEM_COPY_TO = 5
 SHADOW_REGISTERS = 640
 UNINIT_RECORD = 0
 UNINIT_REGISTER = 4

@@ -47,9 +47,16 @@ def _make(symbol: str, op: Op) -> str:
         with b.if_(mode.cmp("eq", c.ITEM_READ_ANY) & written.cmp("eq", 0)):
             report(register, b.const("i64", -1))
     after = b.emit(f"call ptr @{symbol}_op({b.w}, {b.r})", "ptr")
+    source = b.var("i64", 0)
     with b.loop(n) as i:
         item = b.load("i32", b.ptr(items, i << 2)).zext("i64")
         mode, place = item >> 16, b.ptr(shadow, (item & 0xFFFF) << 3)
+        with b.if_(mode.cmp("eq", c.ITEM_COPY_FROM)):
+            source.set(b.load("i64", place, 0, 8))
+        with b.if_(mode.cmp("eq", c.ITEM_COPY_TO)):
+            scalar = (item & 0xFFFF).cmp("uge", s.CHECK_SGPR)
+            lanes = scalar.select(b.const("i64", -1), live)
+            b.store((b.load("i64", place, 0, 8) & ~lanes) | (source.get() & lanes), place, 0, 8)
         with b.if_(mode.cmp("eq", c.ITEM_WRITE_ACTIVE)):
             b.store(b.load("i64", place, 0, 8) | live, place, 0, 8)
         with b.if_(mode.cmp("eq", c.ITEM_WRITE_ALL)):

@@ -59,8 +59,9 @@ def _host(b: Builder, address: Value, size: int) -> Value:
         b.fault(state.FAULT_MEMORY_BOUNDS, none, address)
     with b.if_((b.load("i32", entry, state.ALLOC_FLAGS) & state.ALLOC_READ_ONLY).cmp("ne", 0)):
         b.fault(state.FAULT_READ_ONLY, none, address)
-    log_access(b, none, address, size, lds=False)
-    return b.ptr(b.load("ptr", entry, state.ALLOC_HOST, 8), address - b.load("i64", entry, state.ALLOC_START, 8))
+    pointer = b.ptr(b.load("ptr", entry, state.ALLOC_HOST, 8), address - b.load("i64", entry, state.ALLOC_START, 8))
+    log_access(b, none, address, size, lds=False, pointer=pointer)
+    return pointer
 
 
 def _enqueue(b: Builder, dwords: int) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 from .. import state as s
 from . import check_state as c
+from .access import digest
 from .builder import Builder, Value
 
 
@@ -93,11 +94,24 @@ def _report() -> str:
     return _internal(b, "noinline")
 
 
-class _Access:
-    """Code for one access of one cell."""
+def _changed() -> str:
+    """``changed(pointer, size, old)``: whether memory holds something else than what had the digest ``old``."""
+    b = Builder("tir_changed", "ptr %w, i64 %size, i32 %old", "i1")
+    size, old = argument(b, "size", "i64"), argument(b, "old", "i32")
+    for n in (1, 2, 4, 8, 12, 16):
+        with b.if_(size.cmp("eq", n)):
+            b.ret(digest(b, b.w, n).cmp("ne", old))
+    b.ret(b.const("i1", 1))
+    return _internal(b, "noinline")
 
-    def __init__(self, b: Builder, check: Value, stamp: Value, race: Callable[[Value], None]) -> None:
-        self.b, self.check, self.stamp, self.race = b, check, stamp, race
+
+class _Access:
+    """Code for one access of one cell. changed: whether a write changed its bytes."""
+
+    def __init__(
+        self, b: Builder, check: Value, stamp: Value, race: Callable[[Value], None], changed: Callable[[], Value]
+    ) -> None:
+        self.b, self.check, self.stamp, self.race, self.changed = b, check, stamp, race, changed
 
     def _ordered(self, cell: Value, stamp: Value | None = None) -> Value:
         return _call(self.b, "tir_ordered", "i1", self.check, stamp or self.stamp, cell)
@@ -138,8 +152,12 @@ class _Access:
             self._remember(cell, self.stamp)
 
     def write(self, cell: Value, writer: Value) -> None:
+        """Writes of the same bytes by several waves are no fault: whichever comes last, the result is the same."""
         b = self.b
-        self._unless_ordered(writer)
+        with b.if_(writer.cmp("ne", 0)):
+            with b.if_(~self._ordered(writer)):
+                with b.if_(self.changed() | (writer & c.ATOMIC_STAMP).cmp("ne", 0)):
+                    self.race(writer)
         for at in (c.CELL_FIRST, c.CELL_SECOND):
             self._unless_ordered(b.load("i64", cell, at, 8))
         b.store(self.stamp, cell, c.CELL_WRITER, 8)
@@ -217,7 +235,12 @@ def _entries() -> str:
 
             first = b.ptr(shadow, (offset >> shift) * c.CELL_BYTES)
             count = size >> shift
-            access = _Access(b, check, stamp, race)
+
+            def changed(entry: Value = entry, area: Value = area, offset: Value = offset, size: Value = size) -> Value:
+                host = b.ptr(b.load("ptr", area, c.AREA_HOST, 8), offset)
+                return _call(b, "tir_changed", "i1", host, size, b.load("i32", entry, c.LOG_OLD))
+
+            access = _Access(b, check, stamp, race, changed)
             use = (what >> c.USE_SHIFT) & 7
 
             def cells(body: Callable[[Value, Value], None], reads: bool) -> Callable[[], None]:
@@ -432,7 +455,7 @@ def _join() -> str:
 def functions() -> list[str]:
     """Text of all functions, in an order in which each is defined before it is needed."""
     observers = [_observe(queue) for queue in range(c.QUEUES)]
-    return [_ordered(), _report(), _entries(), _overtakes(), *observers, _carry(), _join()]
+    return [_ordered(), _report(), _changed(), _entries(), _overtakes(), *observers, _carry(), _join()]
 
 
 OBSERVERS = tuple(f"tir_observe_{queue}" for queue in range(c.QUEUES))
