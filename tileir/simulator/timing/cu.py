@@ -60,6 +60,7 @@ class _Cu:
         self.moved = np.zeros((self.records + 1, len(LEVELS)), np.int64)
         self.window = window
         self.intervals = np.zeros(min(_MOST_INTERVALS, 16 * 2 * window + 1), INTERVAL)
+        self.fills = np.zeros((layout.FILLS, layout.FILL_BYTES), np.uint8)
         self._keep: list[NDArray[np.generic]] = []
         self._fill_waves(per_group)
         self._fill_block(workgroups_per_cu)
@@ -100,12 +101,13 @@ class _Cu:
             layout.C_VALU_CLOSED: m.clocks("valu_closed_after_mfma"),
             layout.C_PACKED_OPEN: m.clocks("packed_f32_under_mfma"),
             layout.C_LDS_LATENCY: m.clocks("lds_latency"),
-            layout.C_LDS_QUEUE: m.clocks("lds_queue_per_simd_pair"),
+            layout.C_LDS_QUEUE: min(layout.QUEUE_ROOM, m.clocks("lds_queue_per_simd_pair") // 2),
             layout.C_LDS_SHARE: m.clocks("lds_share_of_simd_pair"),
             layout.C_BARRIER: m.clocks("barrier_clocks"),
             layout.C_WAVE_LAUNCH: m.clocks("wave_launch_clocks"),
             layout.C_GROUP_LAUNCH: m.clocks("workgroup_launch_clocks"),
             layout.C_LAST_SIMD: layout.SIMDS - 1,
+            layout.C_FILLS: self.fills.ctypes.data,
         }
         for offset, value in values.items():
             quads[offset // 8] = value

@@ -159,6 +159,7 @@ C_VALU_CLOSED = 112
 C_PACKED_OPEN = 120
 C_LDS_LATENCY = 128
 C_LDS_QUEUE = 136
+"""Entries of the queue that each SIMD may have."""
 C_LDS_SHARE = 144
 C_BARRIER = 152
 C_WAVE_LAUNCH = 160
@@ -171,6 +172,8 @@ C_SERVER = 256
 """Doubles by level: when the level's share for this CU is free."""
 C_LINE_CLOCKS = 288
 C_SCALAR_LATENCY = 296
+C_FILLS = 304
+"""Host pointer of a table of the lines that came to the CU last: address, and clock (a double) of their arrival."""
 C_SIMD = 320
 D_VALU_FREE = 0
 D_VALU_OPEN = 8
@@ -180,16 +183,20 @@ D_RETURN_FREE = 32
 D_NEXT = 40
 """Earliest clock at which one of its waves may issue."""
 D_COUNT = 48
-D_WAVES = 56
-D_BYTES = D_WAVES + 4 * SIMD_WAVES + 8
-C_PAIR = C_SIMD + SIMDS * D_BYTES
-P_FREE = 0
-P_HEAD = 8
-P_COUNT = 16
-P_QUEUE = 24
-PAIR_ROOM = 64
-P_BYTES = P_QUEUE + 8 * PAIR_ROOM
-C_BYTES = C_PAIR + 2 * P_BYTES
+D_QUEUE_HEAD = 56
+D_QUEUE_COUNT = 64
+"""LDS instructions of the SIMD that have not been served: clocks at which they will be, in order."""
+D_QUEUE = 72
+QUEUE_ROOM = 16
+D_WAVES = D_QUEUE + 8 * QUEUE_ROOM
+D_BYTES = D_WAVES + 4 * SIMD_WAVES
+C_PAIR_FREE = C_SIMD + SIMDS * D_BYTES
+"""For each pair of SIMDs the clock from which its half of the LDS is free."""
+C_BYTES = C_PAIR_FREE + 4 * SIMDS
+FILLS = 1 << 13
+FILL_LINE = 0
+FILL_ARRIVAL = 8
+FILL_BYTES = 16
 CAUSES = 16
 """Room for causes in the table of stalls."""
 
