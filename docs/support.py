@@ -111,6 +111,28 @@ kernel @probe(%X: global<f32[N, 256]>, %Z: global<f32[N, 256]>) grid(N) with(wav
 }
 """
 
+# Exchanges inside waves, as `lower-conversions` makes them.
+_EXCHANGES = """tileir 1
+
+kernel @probe<T: type = f32>(%X: global<T[128]>, %Z: global<T[128]>) grid(1) with(waves = 1) {{
+  %i = constant<0>() : i32
+  %x = load<bytes = 1, via = global>(%X[%i +: 128]) : tile<T[128], linear(reg = [[64], [0]], lane = [[1], [2], [4], [8], [16], [32]], wave = [])>
+  %y = {op}(%x) : tile<T[128], linear({result}, wave = [])>
+  store<bytes = 1, via = global>(%y, %Z[%i +: 128])
+}}
+"""
+_EXCHANGED = {
+    "swap_lanes": (
+        "swap_lanes<register = 1, lane = 5, via = ds_bpermute>",
+        "reg = [[64], [32]], lane = [[1], [2], [4], [8], [16], [0]]",
+    ),
+    "shuffle_lanes": (
+        "shuffle_lanes<via = ds_bpermute>",
+        "reg = [[64], [0]], lane = [[2], [1], [4], [8], [16], [32]]",
+    ),
+    "select_registers": ("select_registers", "reg = [[0], [64]], lane = [[65], [2], [4], [8], [16], [32]]"),
+}
+
 
 @dataclass(frozen=True)
 class Support:
@@ -188,6 +210,11 @@ def probes(definition: OpDef) -> Iterable[tuple[str, str, dict[str, str]]]:
     name = definition.name
     if name == "convert_layout":
         yield "", _RENAMES, {}
+    elif name in _EXCHANGED:
+        op, result = _EXCHANGED[name]
+        for elem in VIEW_ELEMS:
+            text = _EXCHANGES.format(op=op, result=result).replace("bytes = 1", f"bytes = {ELEMS[elem].bytes}")
+            yield elem, text, {"T": elem}
     elif name in _FIXED:
         yield "", _FIXED_FRAME.format(body=_FIXED[name]), {}
     elif name in _SHAPED:

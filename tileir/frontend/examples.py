@@ -28,6 +28,8 @@ PRELUDE: dict[str, str] = {
     "%v": "iota<[64]>() + 1",
     "%n": "convert<i64>(iota<[64]>())",
     "%x": "fill(1.0) : tile<f32[1]>",
+    "%held": "fill(1.0) : tile<f32[2], linear(reg = [[1]], lane = [[0], [0], [0], [0], [0], [0]], wave = [])>",
+    "%spread": "fill(1.0) : tile<f32[2], linear(reg = [], lane = [[1], [0], [0], [0], [0], [0]], wave = [])>",
     "%buf": "shared_alloc() : shared<f32[64, 64]>",
 }
 """Value → how it is made."""

@@ -11,11 +11,14 @@ from dataclasses import dataclass
 
 from tileir.ir.core import Kernel, Op, Value
 from tileir.ir.diagnostics import error
+from tileir.ir.ops.lanes import SHUFFLE_MEANS, SWAP_MEANS
 from tileir.ir.ops.shape import reshapes_in_place
 from tileir.ir.rewriter import uses
 from tileir.ir.types import SharedType, TileType
 from tileir.layout.conversion import conversion
 from tileir.layout.linear import LayoutError
+from tileir.layout.motion import shuffle_motion
+from tileir.passes.lane_code import can_shuffle, can_swap
 from tileir.target import Target
 
 Checker = Callable[[Kernel, Target], None]
@@ -120,12 +123,15 @@ def _converted(kernel: Kernel, target: Target) -> None:
             except LayoutError as e:
                 raise error("E1013", f"this conversion of layouts is not possible: {e}", op.loc) from None
             if kind in ("lanes", "waves"):
+                legal = "swap_lanes, shuffle_lanes, select_registers, " if kind == "lanes" else ""
                 raise error(
                     "E1013",
                     f"'convert_layout' of %{op.operands[0].name} moves data between {kind}",
                     op.loc,
-                    legal="shared_store, shared_load, or a layout that only renames registers",
+                    legal=f"{legal}shared_store and shared_load, or a layout that only renames registers",
                 )
+        elif op.name in ("swap_lanes", "shuffle_lanes"):
+            _check_means(op, target)
         elif op.name == "reshape" and op.operands[0].tile.rank and op.result.tile.rank:
             if not reshapes_in_place(op.operands[0].tile, op.result.tile):
                 raise error(
@@ -144,6 +150,27 @@ def _converted(kernel: Kernel, target: Target) -> None:
                     op.loc,
                     legal="a partial reduction, an exchange through LDS, and a second reduction",
                 )
+
+
+def _check_means(op: Op, target: Target) -> None:
+    """The chip must have the instructions that exchange these lanes."""
+    via = str(op.attrs["via"])
+    if op.name == "swap_lanes":
+        lane = op.attrs["lane"]
+        assert isinstance(lane, int)
+        legal = [m for m in SWAP_MEANS if can_swap(m, lane, target)]
+        what = f"bit {lane} of the lane number"
+    else:
+        src, dst = op.operands[0].tile.layout, op.result.tile.layout
+        assert src is not None and dst is not None
+        motion = shuffle_motion(src, dst)
+        assert motion is not None, "checked by the type rule"
+        legal = [m for m in SHUFFLE_MEANS if can_shuffle(m, motion, target)]
+        what = "these lanes"
+    if via not in legal:
+        raise error(
+            "E1020", f"{target.name} cannot exchange registers over {what} by {via}", op.loc, legal=" | ".join(legal)
+        )
 
 
 def _shared_values(kernel: Kernel) -> Iterator[tuple[Value, Op]]:

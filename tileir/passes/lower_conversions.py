@@ -1,20 +1,27 @@
-"""Makes exchanges between waves explicit: layout conversions and reductions that cross lanes go through LDS.
+"""Makes the movement of elements explicit: layout conversions and reductions that cross lanes or waves.
 
     %y = convert_layout(%x) : tile<f32[64, 64], linear(…)>
 
-becomes, unless it only renames registers,
+stays where it only renames registers. Inside waves it becomes a chain of steps, each with its means,
+
+    %x_0 = swap_lanes<register = 2, lane = 5, via = permlane_swap>(%x) : tile<f32[64, 64], linear(…)>
+    %y = swap_lanes<register = 2, lane = 4, via = permlane_swap>(%x_0) : tile<f32[64, 64], linear(…)>
+
+if that costs fewer clocks (`conversion_cost`) than the way that is always open,
 
     %s = shared_alloc() : shared<f32[64, 64]>
     shared_store(%x, %s)
     %y = shared_load(%s) : tile<f32[64, 64], linear(…)>
 
-and a reduction along an axis over which waves are spread becomes a partial one per wave, an exchange of the parts, and a
+A reduction along an axis over which waves are spread becomes a partial one per wave, an exchange of the parts, and a
 reduction of the parts in every lane:
 
     %p = reduce_add<parts = 4, inner = 16>(%x, axis = 1) : tile<f32[64, 4], linear(…)>
     shared_store(%p, %s)
     %q = shared_load(%s) : tile<f32[64, 4], linear(…)>
     %y = reduce_add(%q, axis = 1) : tile<f32[64, 1], linear(…)>
+
+Remarks say by which means each is done: R0501 (inside waves), R0502 (through LDS), R0503 (reductions).
 """
 
 from __future__ import annotations
@@ -25,16 +32,10 @@ from tileir.ir.ops.shape import reshapes_in_place
 from tileir.ir.registry import get
 from tileir.ir.rewriter import Rewriter, rewrite
 from tileir.ir.types import F32, I1, I8, SharedType, TileType
-from tileir.layout import Layout
-from tileir.layout.conversion import conversion
+from tileir.layout import Layout, LayoutError
 from tileir.passes.base import Context, Pass
-
-
-def moves_data(op: Op) -> bool:
-    """Whether the conversion needs more than a renaming of registers."""
-    src, dst = op.operands[0].tile.layout, op.result.tile.layout
-    assert src is not None and dst is not None
-    return conversion(src, dst).sources is None
+from tileir.passes.conversion_cost import buffer_bytes, cheapest_route, exchange_clocks
+from tileir.passes.lane_code import combines, reduced_bits
 
 
 def crosses_waves(op: Op) -> bool:
@@ -55,6 +56,31 @@ def exchange(rw: Rewriter, x: Value, layout: Layout, names: list[str]) -> Value:
     buffer = rw.value("shared_alloc", types=[SharedType(t.elem, t.shape)], hint="exchange")
     rw.op("shared_store", [x, buffer])
     return rw.value("shared_load", [buffer], types=[TileType(t.elem, layout.shape, layout)], names=names, hint=x.name)
+
+
+def convert(rw: Rewriter, x: Value, layout: Layout, name: str, ctx: Context) -> Value:
+    """`x` in another layout of its shape, called `name`, the cheapest way, with a remark."""
+    t = x.tile
+    assert t.layout is not None
+    bits = 8 if t.elem.is_bool else t.elem.bits
+    route = cheapest_route(t.layout, layout, bits, ctx.target) if bits >= 8 else None
+    through_lds = exchange_clocks(t.layout, layout, max(bits, 8), ctx.target)
+    if route is None or route.clocks > through_lds:
+        why = "elements move between waves"
+        if route is not None:
+            why = f"{through_lds} clocks, inside waves {route.clocks} ({route})"
+        size = buffer_bytes(t.with_elem(I8) if t.elem.is_bool else t)
+        ctx.log.remark("R0502", f"%{name} gets its layout through {size} bytes of LDS: {why}", rw.loc)
+        return exchange(rw, x, layout, [name])
+    cost = f"{route.clocks} clocks, through LDS {through_lds}" if route.clocks else "no instruction"
+    ctx.log.remark("R0501", f"%{name} gets its layout inside waves by {route}: {cost}", rw.loc)
+    moves_data = any(m.op != "convert_layout" for m in route.moves)
+    value = rw.value("convert", [x], {"elem": I8}, hint=x.name) if t.elem.is_bool and moves_data else x
+    for move in route.moves:
+        last = move is route.moves[-1] and value.tile.elem == t.elem
+        types = [] if move.op == "swap_lanes" else [value.tile.with_layout(move.layout)]
+        value = rw.value(move.op, [value], dict(move.attrs), types=types, names=[name] if last else [], hint=x.name)
+    return value if value.tile.elem == t.elem else rw.value("convert", [value], {"elem": I1}, names=[name])
 
 
 def _reduce(rw: Rewriter, op: Op) -> None:
@@ -95,23 +121,64 @@ def _reduce(rw: Rewriter, op: Op) -> None:
     rw.replace(op, [rw.value("convert", [total], {"elem": elem}, names=[name]) if widened else total])
 
 
-def _rule(rw: Rewriter, op: Op) -> bool:
-    moves = op.name == "convert_layout" and moves_data(op)
-    if op.name == "reshape" and op.operands[0].tile.rank and op.result.tile.rank:
-        moves = not reshapes_in_place(op.operands[0].tile, op.result.tile)
-    if moves:
+def _remark_reduction(op: Op, across: bool, ctx: Context) -> None:
+    """R0503: registers, lanes and waves that the reduction combines, and how."""
+    layout, axis = op.operands[0].tile.layout, op.attrs["axis"]
+    assert layout is not None and isinstance(axis, int)
+    results = layout.reduce(axis).num_registers
+    steps = combines(reduced_bits(layout, axis), ctx.target)
+    means = {kind: sum(step.kind == kind for step in steps) for kind in dict.fromkeys(step.kind for step in steps)}
+    parts = [
+        f"{layout.num_registers} registers to {results}" if layout.num_registers > results else f"{results} registers"
+    ]
+    if steps:
+        how = ", ".join(f"{kind} ({count})" if count > 1 else kind for kind, count in means.items())
+        parts.append(f"lanes in {len(steps)} steps by {how}")
+    if across:
+        parts.append(f"{1 << sum(v[axis] > 0 for v in layout.wave)} waves through LDS")
+    ctx.log.remark("R0503", f"'{op.name}' to %{op.result.name} combines {'; '.join(parts)}", op.loc)
+
+
+def _reshape(rw: Rewriter, op: Op, ctx: Context) -> None:
+    """A reshape to a layout that does not keep elements in place: first in place, if any layout does, then a conversion."""
+    x, t = rw.use(op.operands[0]), op.result.tile
+    layout = t.layout
+    assert layout is not None and x.tile.layout is not None
+    try:
+        between = t.with_layout(x.tile.layout.reshape(t.shape))
+    except LayoutError:
+        size = buffer_bytes(t.with_elem(I8) if t.elem.is_bool else t)
+        why = "no layout keeps the elements in place"
+        ctx.log.remark("R0502", f"%{op.result.name} gets its shape through {size} bytes of LDS: {why}", op.loc)
+        rw.replace(op, [exchange(rw, x, layout, [op.result.name])])
+        return
+    value = rw.value("reshape", [x], op.attrs, types=[between], hint=x.name)
+    rw.replace(op, [convert(rw, value, layout, op.result.name, ctx)])
+
+
+def _rule(rw: Rewriter, op: Op, ctx: Context) -> bool:
+    rw.loc = op.loc
+    if op.name == "convert_layout":
         layout = op.result.tile.layout
         assert layout is not None
-        rw.replace(op, [exchange(rw, rw.use(op.operands[0]), layout, [op.result.name])])
+        rw.replace(op, [convert(rw, rw.use(op.operands[0]), layout, op.result.name, ctx)])
         return True
-    if get(op.name).category == "reduce" and crosses_waves(op):
-        _reduce(rw, op)
+    if op.name == "reshape" and op.operands[0].tile.rank and op.result.tile.rank:
+        if reshapes_in_place(op.operands[0].tile, op.result.tile):
+            return False
+        _reshape(rw, op, ctx)
         return True
+    if get(op.name).category == "reduce":
+        across = crosses_waves(op)
+        _remark_reduction(op, across, ctx)
+        if across:
+            _reduce(rw, op)
+        return across
     return False
 
 
 def _run(kernel: Kernel, ctx: Context) -> Kernel:
-    return rewrite(kernel, _rule)
+    return rewrite(kernel, lambda rw, op: _rule(rw, op, ctx))
 
 
 PASS = Pass(
@@ -119,5 +186,5 @@ PASS = Pass(
     _run,
     requires=frozenset({"laid_out"}),
     establishes=frozenset({"converted"}),
-    summary="makes exchanges between lanes and waves explicit as LDS traffic",
+    summary="makes exchanges between lanes and waves explicit: steps inside waves, or LDS traffic",
 )

@@ -10,7 +10,7 @@ from tileir.ir.core import Block, Kernel, Op
 from tileir.ir.expr import Expr
 from tileir.ir.registry import get
 from tileir.ir.types import GlobalType
-from tileir.lowering.amdgpu.emit import matrix, reduce, registers, shared, views
+from tileir.lowering.amdgpu.emit import lanes, matrix, reduce, registers, shared, views
 from tileir.lowering.amdgpu.emit.control import Control
 from tileir.lowering.amdgpu.emit.elementwise import elementwise
 from tileir.lowering.amdgpu.emit.random import philox
@@ -62,6 +62,9 @@ class _Ops:
             "reshape": registers.reshape,
             "broadcast": registers.broadcast,
             "convert_layout": registers.convert_layout,
+            "swap_lanes": lanes.swap,
+            "shuffle_lanes": lanes.shuffle,
+            "select_registers": lanes.select,
             "mma": matrix.mma,
             "load": views.load,
             "store": views.store,

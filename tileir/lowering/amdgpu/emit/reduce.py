@@ -1,25 +1,24 @@
-"""Reductions: registers of a lane first, then lanes by butterfly exchange. (Waves exchange through LDS; `lower-conversions`
-has made that explicit.)"""
+"""Reductions: registers of a lane first, then lanes, by what `lane_code.combines` chooses. (Waves exchange through LDS;
+`lower-conversions` has made that explicit.) All lanes that share a result hold the same bits: whatever two lanes combine, both
+combine the same values, and the operations commute."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tileir.ir.core import Op
 from tileir.ir.ops.reduce import neutral
-from tileir.ir.types import F32, Elem
-from tileir.lowering.amdgpu.emit.coords import lane
+from tileir.ir.types import F32, I32, Elem
+from tileir.layout.linear import LANE_BITS, WAVE
 from tileir.lowering.amdgpu.emit.elementwise import Pieces
+from tileir.lowering.amdgpu.emit.lanes import Emitter
 from tileir.lowering.amdgpu.emit.shared import hole_test
 from tileir.lowering.amdgpu.emit.state import State
 from tileir.lowering.amdgpu.emit.tiles import Tile
 from tileir.lowering.amdgpu.emit.writer import scalar_type
+from tileir.passes.lane_code import DWORD_BITS, Combine, LaneIndex, combines, reduced_bits, swizzle_pattern
 
-# ds_swizzle in bit-mask mode exchanges lane i with lane (i & and | or) ^ xor inside 32 lanes: offset bits 4:0 are the and
-# mask, 14:10 the xor mask (CDNA3 ISA, DS_SWIZZLE_B32).
-_SWIZZLE_AND = 0x1F
-_SWIZZLE_XOR_SHIFT = 10
-_SWIZZLE_LANES = 32
+Combiner = Callable[[str, str], str]
 
 
 def reduce(s: State, op: Op) -> None:
@@ -27,13 +26,14 @@ def reduce(s: State, op: Op) -> None:
     x = op.operands[0].tile
     layout, axis = x.layout, op.attrs["axis"]
     assert layout is not None and isinstance(axis, int)
-    wide = F32 if x.elem.is_float and x.elem.bits < 32 else x.elem
+    wide = x.elem if x.elem.bits >= DWORD_BITS else F32 if x.elem.is_float else I32
     p = Pieces(s, op, 1)
     values = [p.convert(v, x.elem, wide) for v in s.tile(op.operands[0]).scalars(w)]
     combine = _combiner(p, op.name, wide)
     element = scalar_type(wide)
-    rest = s.splat_literal(neutral(op.name, wide), wide, 1)
+    rest = s.splat_literal(neutral(op.name, x.elem), wide, 1)
     skip = layout.free.reg
+    steps = combines(reduced_bits(layout, axis), s.target)
 
     def value(r: int) -> str:
         if layout.padded_shape[axis] == layout.shape[axis]:
@@ -43,23 +43,21 @@ def reduce(s: State, op: Op) -> None:
 
     out: list[str] = []
     for group in layout.reduce_sources(axis):
-        unique = [r for r in group if not r & skip]
-        total = _tree([value(r) for r in unique], combine)
-        for bit, vector in enumerate(layout.lane):
-            if vector[axis] and not layout.free.lane >> bit & 1:
-                total = combine(total, exchange(s, total, 1 << bit, wide))
+        total = _tree([value(r) for r in group if not r & skip], combine)
+        for step in steps:
+            total = _across(s, total, step, combine, wide)
         out.append(p.convert(total, wide, x.elem))
     s.values[op.result] = Tile(op.result.tile, 1, out)
 
 
-def _tree(values: list[str], combine: Callable[[str, str], str]) -> str:
+def _tree(values: list[str], combine: Combiner) -> str:
     """Pairwise combination: short dependence chains and few live values."""
     while len(values) > 1:
         values = [combine(*values[i : i + 2]) if i + 1 < len(values) else values[i] for i in range(0, len(values), 2)]
     return values[0]
 
 
-def _combiner(p: Pieces, name: str, elem: Elem) -> Callable[[str, str], str]:
+def _combiner(p: Pieces, name: str, elem: Elem) -> Combiner:
     kind = name.removeprefix("reduce_")
     if kind in ("add", "mul"):
         return lambda a, b: p.plain(("f" if elem.is_float else "") + kind, a, b, elem=elem)
@@ -67,24 +65,47 @@ def _combiner(p: Pieces, name: str, elem: Elem) -> Callable[[str, str], str]:
     return lambda a, b: p.intrinsic(intrinsic, a, b, elem=elem)
 
 
-def exchange(s: State, value: str, mask: int, elem: Elem) -> str:
-    """The value of lane ^ mask."""
-    w = s.w
-    element = scalar_type(elem)
-    if elem.bits == 64:
-        halves = w.bitcast(value, element, "vector<2xi32>")
-        swapped = [_exchange32(s, w.extract(halves, i, "vector<2xi32>"), mask) for i in range(2)]
-        return w.bitcast(w.pack(swapped, "i32"), "vector<2xi32>", element)
-    if elem.bits == 32:
-        return w.bitcast(_exchange32(s, w.bitcast(value, element, "i32"), mask), "i32", element)
-    wide = w.op(f"llvm.sext {value} : {element} to i32")
-    return w.op(f"llvm.trunc {_exchange32(s, wide, mask)} : i32 to {element}")
+def _across(s: State, value: str, step: Combine, combine: Combiner, elem: Elem) -> str:
+    """The value combined with that of other lanes."""
+    m = Emitter(s)
+    if step.kind == "permlane_swap":
+        pairs = [m.swap(x, x, step.lane) for x in _dwords(s, value, elem)]
+        return combine(*(_element(s, part, elem) for part in zip(*pairs, strict=True)))
+    if step.kind == "last_lane":
+        for control in step.controls:
+            other = [m.dpp(x, control) for x in _dwords(s, value, elem)]
+            value = combine(value, _element(s, other, elem))
+        last = s.w.const(WAVE - 1)
+        read = [s.w.op(f"rocdl.readlane {x}, {last} : (i32, i32) -> i32") for x in _dwords(s, value, elem)]
+        return _element(s, read, elem)
+    other = [_partner(s, m, x, step) for x in _dwords(s, value, elem)]
+    return combine(value, _element(s, other, elem))
 
 
-def _exchange32(s: State, value: str, mask: int) -> str:
-    w = s.w
-    if mask < _SWIZZLE_LANES:
-        pattern = w.const(_SWIZZLE_AND | mask << _SWIZZLE_XOR_SHIFT)
-        return w.op(f"rocdl.ds_swizzle {value}, {pattern} : (i32, i32) -> i32")
-    index = w.hoist(("partner", mask), lambda: w.mul(w.binary("xor", lane(w), w.const(mask)), 4))
-    return w.op(f"rocdl.ds_bpermute {index}, {value} : (i32, i32) -> i32")
+def _partner(s: State, m: Emitter, x: str, step: Combine) -> str:
+    flip = 1 << step.lane
+    if step.kind == "ds_swizzle":
+        pattern = swizzle_pattern(tuple(l ^ flip for l in range(WAVE)), s.target)
+        assert pattern is not None
+        return m.swizzle(x, pattern)
+    if step.kind == "ds_bpermute":
+        # the number of the other lane is flipped where it is hoisted, and kept in a register
+        return m.permute(x, LaneIndex(tuple(1 << j for j in range(LANE_BITS)), (), flip))
+    for control in step.controls:
+        x = m.dpp(x, control)
+    return x
+
+
+def _dwords(s: State, value: str, elem: Elem) -> list[str]:
+    w, element = s.w, scalar_type(elem)
+    if elem.bits == DWORD_BITS:
+        return [w.bitcast(value, element, "i32")]
+    halves = w.bitcast(value, element, "vector<2xi32>")
+    return [w.extract(halves, i, "vector<2xi32>") for i in range(2)]
+
+
+def _element(s: State, dwords: Sequence[str], elem: Elem) -> str:
+    w, element = s.w, scalar_type(elem)
+    if elem.bits == DWORD_BITS:
+        return w.bitcast(dwords[0], "i32", element)
+    return w.bitcast(w.pack(dwords, "i32"), "vector<2xi32>", element)
