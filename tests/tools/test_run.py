@@ -57,6 +57,37 @@ def test_simulator_agrees_with_the_interpreter(chip: str, gemm: str, capsys: pyt
     assert "%C: ok, all within their bounds" in out and '"vgpr_spills": 0' in out
 
 
+RACY = """tileir 1
+kernel @racy(%A: global<i32[N]>, %C: global<i32[1]>) grid(N) {
+  %i = program_id()
+  store(load(%A[%i +: 1]), %C[0 +: 1])
+}
+"""
+"""Every program stores a value of its own to the same place."""
+
+
+@pytest.mark.parametrize("chip", ["gfx942", "gfx950"])
+def test_checks(chip: str, gemm: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run.main([gemm, "--target", chip, *SHAPE, "--shape", "LDA=56", "--arg", "scale=1", "--check", "all"]) == 0
+    racy = tmp_path / "racy.tile"
+    racy.write_text(RACY)
+    command = [str(racy), "--target", chip, "--shape", "N=5", "--arg", "A=iota"]
+    assert run.main(command) == 0
+    assert run.main([*command, "--check", "uninit,wait,bounds,barrier,hazard"]) == 0
+    capsys.readouterr()
+    assert run.main([*command, "--check", "race"]) == 1
+    err = capsys.readouterr().err
+    assert "race-memory: the workgroup writes" in err and "racy.tile:4" in err and "other party" in err
+
+
+def test_checks_are_the_simulators(gemm: str, capsys: pytest.CaptureFixture[str]) -> None:
+    command = [gemm, "--target", "gfx950", *SHAPE, "--arg", "scale=1", "--check"]
+    assert run.main([*command, "races"]) == 2
+    assert "there is no check 'races'; legal are all, race, wait" in capsys.readouterr().err
+    assert run.main([*command, "all", "--device", "interpreter"]) == 2
+    assert "interpreter makes no checks" in capsys.readouterr().err
+
+
 def test_a_wrong_result_is_a_mismatch(
     gemm: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -174,6 +174,11 @@ def test_checks(hsaco: str, capsys: Capture) -> None:
     captured = capsys.readouterr()
     findings = json.loads(captured.out)["findings"]
     assert [f["kind"] for f in findings] == ["race-memory"] and "race-memory" in captured.err
+    (finding,) = findings
+    assert (finding["workgroup"], finding["wave"], finding["lanes"]) == ([1, 0, 0], 0, [0])
+    assert finding["other"]["workgroup"] == [0, 0, 0] and finding["pc"] == finding["other"]["pc"]
+    assert finding["disassembly"].startswith("global_") and finding["message"] in finding["text"]
+    assert main([*racy, "--check", "uninit,wait,bounds,barrier,hazard"]) == 0
     assert main(racy) == 0
 
 

@@ -12,6 +12,7 @@ from tileir.runtime.compiled import Compiled
 from tileir.runtime.device import Argument, Buffer, Bytes, Device, DeviceError
 from tileir.runtime.interface import signature
 from tileir.simulator import Allocation, Module, Simulator, SimulatorError, SimulatorFault, Statistics
+from tileir.simulator.checks import parse
 
 
 class SimulatedBuffer(Buffer):
@@ -26,12 +27,15 @@ class SimulatedBuffer(Buffer):
 class SimulatorDevice(Device):
     """A simulated GPU of one chip ("gfx942" or "gfx950").
 
-    `statistics` are those of the last launch, None before the first.
+    check: checks that launches make, such as "race,uninit" or "all" (names: `tileir.simulator.checks`). `statistics` are
+    those of the last launch, with what its checks found in `statistics.findings`; None before the first.
     """
 
-    def __init__(self, chip: str):
+    def __init__(self, chip: str, check: str = ""):
         self.name = f"simulator:{chip}"
+        self.check = check
         with _translated():
+            parse(check)
             self.simulator = Simulator(chip)
         self.statistics: Statistics | None = None
         self._modules: dict[bytes, Module] = {}
@@ -68,7 +72,7 @@ class SimulatorDevice(Device):
         slots = natural_layout(abi) if metadata is None else metadata_layout(abi, metadata)
         x, y, z = (*grid, 1, 1)[:3]
         with _translated():
-            self.statistics = module.launch(name, (x, y, z), compiled.block, pack(args, slots))
+            self.statistics = module.launch(name, (x, y, z), compiled.block, pack(args, slots), check=self.check)
 
     def synchronize(self) -> None:
         """Launches return when they are done."""

@@ -27,7 +27,8 @@ class SimulatorFault(Exception):
 
     kind: short identifier such as ``"memory-bounds"``. message: one sentence. workgroup: its x, y, z. wave: number in
     the workgroup. lanes: lanes concerned (empty for a scalar instruction). pc: address inside the code object.
-    disassembly, source: the instruction and its source line. notes: further facts, one line each.
+    disassembly, source: the instruction and its source line. notes: further facts, one line each. findings: what the
+    checks of the launch found before.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class SimulatorFault(Exception):
         self.disassembly = location.disassembly if location else None
         self.source = location.source if location else None
         self.notes = notes
+        self.findings: list[Finding] = []
         super().__init__(str(self))
 
     def __str__(self) -> str:
@@ -103,7 +105,7 @@ class Finding:
     """Something that a check found in an execution that went on.
 
     kind: ``"race-lds"``, ``"race-memory"``, ``"uninit-register"``, ``"uninit-lds"``, ``"uninit-memory"``,
-    ``"mfma-hazard"`` or ``"barrier-count"``. party: the instruction at fault. other: the other party of a race, the
+    ``"hazard"``, ``"mfma-hazard"`` or ``"barrier-count"``. party: the instruction at fault. other: the other party of a race, the
     producer of a hazard. notes: further facts, one line each.
     """
 

@@ -115,9 +115,9 @@ class Module:
         fastest. max_instructions: limit for one workgroup. strict_barriers: a wave that ends while others wait at a
         barrier is a fault (the hardware would let them go on). stack: bytes of scratch per lane, at least, for a kernel
         whose descriptor says that its stack is dynamic (indirect calls, recursion); no other kernel is given more than
-        it asks for. check: checks to make, ``"race,uninit,hazard,barrier"`` or ``"all"``; what they find is in
-        ``Statistics.findings``, at most max_findings, each pair of instructions once. strict: the first finding is
-        raised as a fault instead.
+        it asks for. check: checks to make, names of ``tileir.simulator.checks`` such as ``"race,uninit"``, or ``"all"``;
+        what they find is in ``Statistics.findings`` (``SimulatorFault.findings`` when a fault ends the kernel), at most
+        max_findings, each pair of instructions once. strict: the first finding is raised as a fault instead.
 
         Raises :class:`SimulatorFault` at the first fault, :class:`SimulatorError` for an impossible launch.
         """
@@ -394,7 +394,9 @@ class _Launch:
             self._reset(workgroup)
             result = monitor.run(workgroup) if monitor else run_workgroup(address)
             if result:
-                raise report.fault(self, result & 0xFF, result >> 8, workgroup)
+                fault = report.fault(self, result & 0xFF, result >> 8, workgroup)
+                fault.findings = monitor.finish() if monitor else []
+                raise fault
             statistics.workgroups += 1
             statistics.waves += self.wave_count
             left = int(self.workgroup.view(np.uint64)[state.WG_BUDGET // 8])

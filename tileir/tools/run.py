@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,6 +29,10 @@ from tileir.tools.common import (
     write_output,
 )
 from tileir.tools.inputs import FILLS, Inputs, make_inputs, settings
+
+if TYPE_CHECKING:
+    from tileir.runtime import Device
+    from tileir.simulator import Statistics
 
 Array = np.ndarray[Any, Any]
 
@@ -74,6 +78,12 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--seed", type=int, default=0, help="of random inputs (default 0)")
     p.add_argument("--small", action="store_true", help="random floats are integers from -3 to 3")
     p.add_argument("--verify", action="store_true", help="compare with the interpreter; exit 1 if it differs")
+    p.add_argument(
+        "--check",
+        default="",
+        metavar="LIST",
+        help="checks of the simulator: race, uninit, barrier, hazard (commas), or all; wait and bounds are always on",
+    )
     p.add_argument("--out", action="append", default=[], metavar="C=c.npy", help="save a view after the run")
     p.add_argument("--stats", action="store_true", help="print registers, LDS, spills and compile times as JSON")
     p.add_argument("--remarks", action="store_true", help="show remarks of the passes")
@@ -128,9 +138,32 @@ def _device_name(args: argparse.Namespace) -> str:
     chip = device.partition(":")[2]
     if chip and not args.target:
         args.target = chip
+    if args.check:
+        if device == "interpreter":
+            raise UsageError("--check is for the simulator; the interpreter makes no checks")
+        _check_names(args.check)
     if chip and args.target != chip:
         raise UsageError(f"--target {args.target} does not run on --device {device}")
     return device
+
+
+def _check_names(text: str) -> None:
+    from tileir.simulator import SimulatorError
+    from tileir.simulator.checks import parse
+
+    try:
+        parse(text)
+    except SimulatorError as e:
+        raise UsageError(f"--check {text}: {e}") from None
+
+
+def _findings(device: Device) -> bool:
+    """Prints what the checks of the last launch found; whether there was anything."""
+    statistics: Statistics | None = getattr(device, "statistics", None)
+    found = statistics.findings if statistics is not None else []
+    for finding in found:
+        print(f"tileir-run: {device.name}: {finding}", file=sys.stderr)
+    return bool(found)
 
 
 def _run(args: argparse.Namespace, text: str, name: str, device_name: str, defined: Mapping[str, str], log: Log) -> int:
@@ -144,11 +177,13 @@ def _run(args: argparse.Namespace, text: str, name: str, device_name: str, defin
     outputs = _outputs(args, kernel)
     before = {k: _copy(v) for k, v in inputs.values.items()} if args.verify else {}
     compiled, compile_seconds = _compile(args, module, kernel, device_name, log)
-    device = get_device(device_name)
+    device = get_device(device_name, check=args.check)
     start = time.perf_counter()
     try:
         binding = launch(compiled, inputs.values, device, symbols=inputs.symbols)
     except DeviceError as e:
+        for finding in getattr(e.__cause__, "findings", ()):
+            print(f"tileir-run: {device_name}: {finding}", file=sys.stderr)
         print(f"tileir-run: {device_name}: {e}", file=sys.stderr)
         return EXIT_ERROR
     seconds = time.perf_counter() - start
@@ -158,7 +193,9 @@ def _run(args: argparse.Namespace, text: str, name: str, device_name: str, defin
         print(f"  note: {remark}")
     compiling = f"compile {compile_seconds:.3f} s, " if device_name != "interpreter" else ""
     print(f"  {compiling}run {seconds:.3f} s")
-    ok = _verify(kernel, before, inputs) if args.verify else True
+    ok = not _findings(device)
+    if args.verify:
+        ok = _verify(kernel, before, inputs) and ok
     for view, path in outputs.items():
         write_output(path, _npy(inputs.values[view]))
     if args.stats:

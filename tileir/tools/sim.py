@@ -16,6 +16,7 @@ from tileir.tools.common import EXIT_ERROR, EXIT_OK, Parser, UsageError, run_too
 if TYPE_CHECKING:
     from tileir.codeobject import CodeObject, Kernel
     from tileir.simulator import Allocation, Module, SimulatorFault, Statistics
+    from tileir.simulator.faults import Finding, Party
     from tileir.tools.sim_arguments import Buffer
 
 DESCRIPTION = """\
@@ -61,7 +62,10 @@ def parser() -> argparse.ArgumentParser:
         help="scratch per lane where calls are indirect or recurse (default 1024)",
     )
     p.add_argument(
-        "--check", default="", metavar="LIST", help="also look for race, uninit, hazard, barrier (commas), or all"
+        "--check",
+        default="",
+        metavar="LIST",
+        help="also look for race, uninit, barrier, hazard (commas), or all; wait and bounds are always on",
     )
     p.add_argument("--max-instructions", type=_count, metavar="N", help="limit for one workgroup (default 100 million)")
     p.add_argument("--seed", type=_count, default=0, help="of random arguments (default 0)")
@@ -231,13 +235,12 @@ class _Run:
             write_output(self.args.json, json.dumps(summary, indent=2) + "\n")
         if self.args.json != "-":
             write_output(None, _table(summary))
-        if fault is not None:
-            print(f"{self.file}: fault: {fault}", file=sys.stderr)
-            return EXIT_ERROR
-        found = statistics.findings if statistics is not None else []
+        found = fault.findings if fault is not None else statistics.findings if statistics is not None else ()
         for finding in found:
             print(f"{self.file}: {finding}", file=sys.stderr)
-        return EXIT_ERROR if found else EXIT_OK
+        if fault is not None:
+            print(f"{self.file}: fault: {fault}", file=sys.stderr)
+        return EXIT_ERROR if found or fault is not None else EXIT_OK
 
     def _summary(
         self,
@@ -264,8 +267,9 @@ class _Run:
                 "instructions": statistics.instructions,
                 "by_class": by_class,
                 "by_opcode": by_name,
-                "findings": [{"kind": f.kind, "pc": f.pc, "text": str(f)} for f in statistics.findings],
             }
+        findings = fault.findings if fault is not None else statistics.findings if statistics is not None else ()
+        summary["findings"] = [_finding(f) for f in findings]
         return summary
 
 
@@ -298,6 +302,29 @@ def _fault(fault: SimulatorFault) -> dict[str, Any]:
         "disassembly": fault.disassembly,
         "source": fault.source,
         "notes": list(fault.notes),
+    }
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    other = finding.other
+    return {
+        "kind": finding.kind,
+        "message": finding.message,
+        **_party(finding.party),
+        "other": None if other is None else _party(other),
+        "notes": list(finding.notes),
+        "text": str(finding),
+    }
+
+
+def _party(party: Party) -> dict[str, Any]:
+    return {
+        "workgroup": list(party.workgroup),
+        "wave": party.wave,
+        "lanes": list(party.lanes),
+        "pc": party.location.pc,
+        "disassembly": party.location.disassembly,
+        "source": party.location.source,
     }
 
 
