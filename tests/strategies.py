@@ -1,387 +1,41 @@
-"""Random well-typed kernels, for property tests of everything that reads or changes kernels.
-
-`kernels()` draws a tile-level kernel that verifies and has defined behaviour for any arrays that fit its views: loops are
-short, every access may reach outside its view (which is defined), integer division is total, and every workgroup stores to
-places of its own.
-"""
+"""Random kernels for property tests: the generator of the fuzzer, with choices that hypothesis makes and can shrink."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from typing import TypeVar
 
 from hypothesis import strategies as st
 
-from tileir.ir import expr, registry
-from tileir.ir.builder import Builder, Names
-from tileir.ir.core import Block, Kernel, Op, Value
-from tileir.ir.location import Loc
-from tileir.ir.types import ELEMS, F32, I1, I32, I64, Elem, GlobalType, TileType, scalar
-from tileir.ir.verifier import verify
+from tileir.fuzz.generate import Limits, random_kernel
+from tileir.ir.core import Kernel
 
-FLOATS = ("f32", "bf16", "f16", "f64")
-INTS = ("i32", "i64", "i16", "i8")
-_DIMS = (1, 2, 3, 8, 16, 32)
-_EXACT_UNARY = "neg abs sqrt rcp floor ceil round".split()
-_FLOAT_UNARY = "neg abs exp exp2 log log2 sqrt rsqrt rcp sin cos tanh erf sigmoid floor ceil round".split()
-_BINARY = "add sub mul div mod min max".split()
-_INT_BINARY = "cdiv and or xor shl shr".split()
-_COMPARE = "eq ne lt le gt ge".split()
-_REDUCE = "reduce_add reduce_max reduce_min reduce_mul".split()
+T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Limits:
-    """How far a random kernel may go."""
+class _Drawn:
+    """Choices by hypothesis."""
 
-    ops: int = 12
-    elems: tuple[str, ...] = ("f32", "bf16", "f16", "i32", "i64")
-    control: bool = True
-    dims: tuple[int, ...] = _DIMS
-    depth: int = 2
-    views: int = 2
-    outputs: int = 2
-    exclude: frozenset[str] = field(default_factory=frozenset)
-    exact: bool = False
-    """Only kernels of which every bit is defined: no sums of floats, no functions, no bits of NaN."""
+    def __init__(self, draw: st.DrawFn):
+        self._draw = draw
 
+    def integer(self, low: int, high: int) -> int:
+        return self._draw(st.integers(low, high))
 
-class _Maker:
-    """Appends random ops; `pool` are the values in scope."""
+    def boolean(self) -> bool:
+        return self._draw(st.booleans())
 
-    def __init__(self, draw: st.DrawFn, limits: Limits, builder: Builder, views: list[Value]):
-        self.draw = draw
-        self.limits = limits
-        self.b = builder
-        self.views = views
-        self.pool: list[Value] = []
-        self.depth = 0
-        self.line = 0
+    def real(self) -> float:
+        return self._draw(st.floats(width=32))
 
-    # -- choices -----------------------------------------------------------------------------------------------------
-
-    def pick(self, options: Sequence) -> object:
-        return self.draw(st.sampled_from(list(options)))
-
-    def elem(self, kinds: str = "int float") -> Elem:
-        return self.pick([ELEMS[n] for n in self.limits.elems if ELEMS[n].kind in kinds.split()])
-
-    def shape(self, rank: int | None = None) -> tuple[int, ...]:
-        rank = self.draw(st.integers(1, 3)) if rank is None else rank
-        return tuple(self.pick(self.limits.dims) for _ in range(rank))
-
-    def tiles(self, kinds: str = "int float", rank: int | None = None) -> list[Value]:
-        return [
-            v
-            for v in self.pool
-            if v.tile.elem.kind in kinds.split() and (rank is None or v.tile.rank == rank) and v.tile.size <= 4096
-        ]
-
-    def like(self, v: Value) -> list[Value]:
-        """Values that an elementwise op can combine with `v`."""
-        return [w for w in self.pool if w.tile.elem == v.tile.elem and _broadcasts(v.tile.shape, w.tile.shape)]
-
-    def emit(self, name: str, operands: Sequence[Value] = (), **kw: object) -> Value:
-        self.line += 1
-        hint = self.pick(["", "", "x", "acc"])
-        op = self.b.op(name, operands, hint=hint, loc=Loc("random.tile", self.line, 3, self.line, 9), **kw)
-        self.pool += op.results
-        return op.result
-
-    # -- leaves ------------------------------------------------------------------------------------------------------
-
-    def constant(self, elem: Elem | None = None) -> Value:
-        elem = elem or self.pick([*(ELEMS[n] for n in self.limits.elems), I1])
-        if elem.is_bool:
-            value: object = self.draw(st.booleans())
-        elif elem.is_int:
-            value = self.draw(st.integers(-(1 << (elem.bits - 1)), (1 << (elem.bits - 1)) - 1) | st.integers(-4, 4))
-        else:
-            value = self.draw(st.sampled_from([0.0, 1.0, -0.5, 2.5, 1e-3]) | st.floats(width=32))
-        return self.emit("constant", attrs={"value": value}, types=[scalar(elem)])
-
-    def index(self) -> Value:
-        scalars = [v for v in self.pool if v.type in (scalar(I32), scalar(I64))]
-        if scalars and self.draw(st.booleans()):
-            return self.pick(scalars)
-        return self.emit("constant", attrs={"value": self.draw(st.integers(-4, 40))}, types=[scalar(I32)])
-
-    def load(self, rank: int | None = None, elem: Elem | None = None) -> Value:
-        views = [v for v in self.views if rank is None or v.view.rank >= rank]
-        view = self.pick([v for v in views if elem is None or v.view.elem == elem] or views)
-        spanned = self.draw(st.lists(st.booleans(), min_size=view.view.rank, max_size=view.view.rank))
-        if rank is not None:
-            spanned = [i >= view.view.rank - rank for i in range(view.view.rank)]
-        spans = tuple(self.pick(self.limits.dims) if s else None for s in spanned)
-        indices = [self.index() for _ in spans]
-        attrs: dict[str, object] = {}
-        if view.view.elem.is_float:
-            pad = self.draw(st.sampled_from([0, float("-inf"), 1.5]))
-            attrs = {"pad": pad} if pad else {}
-        return self.emit("load", [view, *indices], attrs=attrs, spans=spans)
-
-    def iota(self) -> Value:
-        shape = self.shape()
-        return self.emit("iota", attrs={"shape": shape, "axis": self.draw(st.integers(0, len(shape) - 1))})
-
-    def fill(self) -> Value:
-        value = self.constant()
-        return self.emit("fill", [value], types=[TileType(value.tile.elem, self.shape())])
-
-    # -- operations --------------------------------------------------------------------------------------------------
-
-    def any_value(self, kinds: str = "int float", rank: int | None = None) -> Value:
-        known = self.tiles(kinds, rank)
-        if known:
-            return self.pick(known)
-        elem = self.elem(kinds)
-        if not rank:
-            return self.constant(elem)
-        loaded = self.load(min(rank, max(v.view.rank for v in self.views)), elem)
-        if loaded.tile.rank != rank:
-            loaded = self.emit("fill", [self.constant(elem)], types=[TileType(elem, self.shape(rank))])
-        return loaded if loaded.tile.elem == elem else self.emit("convert", [loaded], attrs={"elem": elem})
-
-    def binary(self) -> Value:
-        a = self.any_value()
-        names = _BINARY + (_INT_BINARY if a.tile.elem.is_int else [])
-        return self.emit(self.pick(names), self.shuffled(a, self.pick(self.like(a))))
-
-    def shuffled(self, a: Value, b: Value) -> list[Value]:
-        return [a, b] if self.draw(st.booleans()) else [b, a]
-
-    def compare(self) -> Value:
-        a = self.any_value()
-        return self.emit(self.pick(_COMPARE), self.shuffled(a, self.pick(self.like(a))))
-
-    def unary(self) -> Value:
-        a = self.any_value()
-        floats = _EXACT_UNARY if self.limits.exact else _FLOAT_UNARY
-        return self.emit(self.pick(floats if a.tile.elem.is_float else ["neg", "abs", "not"]), [a])
-
-    def where(self) -> Value:
-        a = self.any_value()
-        b = self.pick(self.like(a))
-        shape = _common(a.tile.shape, b.tile.shape)
-        masks = [v for v in self.pool if v.tile.elem == I1 and _broadcasts(shape, v.tile.shape)]
-        return self.emit("where", [self.pick(masks) if masks else self.constant(I1), a, b])
-
-    def ternary(self) -> Value:
-        a = self.any_value()
-        b = self.pick(self.like(a))
-        same = [v for v in self.like(a) if v.tile.shape in ((), a.tile.shape)]
-        return self.emit(self.pick(["fma", "clamp"]), [a, b, self.pick(same)])
-
-    def convert(self) -> Value:
-        a = self.any_value("int float bool")
-        return self.emit("convert", [a], attrs={"elem": self.elem()})
-
-    def bitcast(self) -> Value:
-        a = self.any_value("int" if self.limits.exact else "int float")
-        same = [ELEMS[n] for n in self.limits.elems if ELEMS[n].bits == a.tile.elem.bits]
-        return self.emit("bitcast", [a], attrs={"elem": self.pick(same)})
-
-    def transpose(self) -> Value:
-        a = self.any_value(rank=2)
-        perm = self.draw(st.sampled_from([None, (0, 1), (1, 0)]))
-        return self.emit("transpose", [a], attrs={"perm": perm} if perm else {})
-
-    def reshape(self) -> Value:
-        a = self.any_value()
-        shapes = [(a.tile.size,), (1, a.tile.size), (a.tile.size, 1), (1, a.tile.size, 1)]
-        return self.emit("reshape", [a], attrs={"shape": self.pick(shapes)})
-
-    def broadcast(self) -> Value:
-        a = self.any_value("int float bool")
-        shape = a.tile.shape or self.shape()
-        grown = tuple(self.pick(self.limits.dims) if n == 1 else n for n in shape)
-        return self.emit("broadcast", [a], attrs={"shape": grown})
-
-    def reduce(self) -> Value:
-        a = self.any_value(rank=self.draw(st.integers(1, 2)))
-        attrs: dict[str, object] = {"axis": self.draw(st.integers(0, a.tile.rank - 1))}
-        ordered = self.limits.exact and a.tile.elem.is_float
-        return self.emit(self.pick(["reduce_max", "reduce_min"] if ordered else _REDUCE), [a], attrs=attrs)
-
-    def mma(self) -> Value:
-        floats = [n for n in self.limits.elems if ELEMS[n].is_float]
-        tiles = [v for v in self.tiles("float", 2) if v.tile.elem.name in floats]
-        a = self.pick(tiles) if tiles else self.any_value("float", 2)
-        b = self.emit("transpose", [a])
-        if self.draw(st.booleans()):
-            return self.emit("mma", [a, b])
-        first = self.emit("mma", [a, b])
-        return self.emit("mma", [a, b, first])
-
-    def random_bits(self) -> Value:
-        seed = self.constant(I64)
-        counters = [v for v in self.pool if v.tile.elem == I64] or [seed]
-        return self.emit(self.pick(["philox_bits", "philox_uniform"]), [seed, self.pick(counters)])
-
-    # -- control flow ------------------------------------------------------------------------------------------------
-
-    def region(self, args: Sequence[Value], want: Sequence[TileType] | None) -> Block:
-        """A region of a few ops that yields values of these types (None: nothing)."""
-        outer, pool = self.b.block, list(self.pool)
-        self.b.block = Block(list(args))
-        self.pool += args
-        self.depth += 1
-        for _ in range(self.draw(st.integers(0, 3))):
-            self.step()
-        values = [self.of_type(t) for t in want or ()]
-        self.b.insert(Op("yield", values, loc=Loc("random.tile", self.line, 1, self.line, 6)))
-        self.depth -= 1
-        block, self.b.block, self.pool = self.b.block, outer, pool
-        return block
-
-    def of_type(self, t: TileType) -> Value:
-        same = [v for v in self.pool if v.type == t]
-        v = self.pick(same[-3:])
-        return (
-            self.emit(self.pick(["max", "min"]), [v, self.pick(same)])
-            if not t.elem.is_bool and self.draw(st.booleans())
-            else v
-        )
-
-    def fresh(self, t: TileType, hint: str) -> Value:
-        return Value(self.b.names.fresh(hint), t)
-
-    def loop(self) -> None:
-        inits = [self.any_value() for _ in range(self.draw(st.integers(0, 2)))]
-        types = [v.tile for v in inits]
-        elem = self.pick([I32, I64])
-        bounds = [
-            self.emit("constant", attrs={"value": self.draw(st.integers(low, high))}, types=[scalar(elem)])
-            for low, high in ((-1, 2), (-1, 5), (1, 3))
-        ]
-        args = [self.fresh(scalar(elem), "k"), *(self.fresh(t, "c") for t in types)]
-        body = self.region(args, types)
-        self.control("for", [*bounds, *inits], [body])
-
-    def counting_while(self) -> None:
-        start = self.emit("constant", attrs={"value": self.draw(st.integers(0, 3))}, types=[scalar(I32)])
-        first, second = self.fresh(scalar(I32), "n"), self.fresh(scalar(I32), "n")
-        outer = self.b.block
-        self.b.block = test = Block([first])
-        limit = self.b.constant(3, I32)
-        self.b.insert(Op("yield", [self.b.value("lt", [first, limit])]))
-        self.b.block = outer
-        pool = list(self.pool)
-        body = self.region([second], None)
-        self.pool = pool
-        self.b.block = body
-        body.ops.pop()
-        self.b.insert(Op("yield", [self.b.value("add", [second, self.b.constant(1, I32)])]))
-        self.b.block = outer
-        self.control("while", [start], [test, body])
-
-    def branch(self) -> None:
-        conditions = [v for v in self.pool if v.type == scalar(I1)]
-        condition = self.pick(conditions) if conditions else self.constant(I1)
-        inits = [self.any_value() for _ in range(self.draw(st.integers(0, 2)))]
-        types = [v.tile for v in inits]
-        regions = [self.region([self.fresh(t, "c") for t in types], types) for _ in range(self.draw(st.integers(1, 2)))]
-        self.control("if", [condition, *inits], regions)
-
-    def guard(self) -> None:
-        init = self.any_value(rank=2)
-        rows = init.tile.shape[0]
-        index = self.emit("iota", attrs={"shape": (rows, 1)})
-        limit = self.emit("constant", attrs={"value": self.draw(st.integers(0, rows))}, types=[scalar(I32)])
-        need = self.emit("lt", [index, limit])
-        body = self.region([self.fresh(init.tile, "g")], [init.tile])
-        self.control("guard", [need, init], [body])
-
-    def control(self, name: str, operands: Sequence[Value], regions: Sequence[Block]) -> None:
-        self.line += 1
-        op = self.b.op(name, operands, regions=regions, hint="r", loc=Loc("random.tile", self.line, 3, self.line, 6))
-        self.pool += op.results
-
-    # -- the whole ---------------------------------------------------------------------------------------------------
-
-    def step(self) -> None:
-        """One random op (with what it needs)."""
-        steps = {
-            "constant": self.constant, "load": self.load, "iota": self.iota, "fill": self.fill, "binary": self.binary,
-            "compare": self.compare, "unary": self.unary, "where": self.where, "ternary": self.ternary,
-            "convert": self.convert, "bitcast": self.bitcast, "transpose": self.transpose, "reshape": self.reshape,
-            "broadcast": self.broadcast, "reduce": self.reduce, "mma": self.mma, "random": self.random_bits,
-        }  # fmt: skip
-        if self.limits.control and self.depth < self.limits.depth:
-            steps |= {"for": self.loop, "while": self.counting_while, "if": self.branch, "guard": self.guard}
-        self.pick([s for n, s in steps.items() if n not in self.limits.exclude])()
-
-
-def _broadcasts(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
-    if not a or not b:
-        return True
-    return len(a) == len(b) and all(x == y or x == 1 or y == 1 for x, y in zip(a, b, strict=True)) and _small(a, b)
-
-
-def _small(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
-    size = 1
-    for n in _common(a, b):
-        size *= n
-    return size <= 8192
-
-
-def _common(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(max(x, y) for x, y in zip(a, b, strict=True)) if a and b else a or b
+    def pick(self, options: Sequence[T]) -> T:
+        return self._draw(st.sampled_from(list(options)))
 
 
 @st.composite
-def kernels(draw: st.DrawFn, limits: Limits = Limits()) -> Kernel:
-    """A random kernel; it has 1 to `limits.views` input views and stores up to `limits.outputs` values."""
-    elems = [ELEMS[n] for n in limits.elems]
-    args: list[Value] = []
-    for i in range(draw(st.integers(1, limits.views))):
-        rank = draw(st.integers(1, 3))
-        dims = tuple(draw(st.sampled_from(["M", "N", "P", 1, 7, 64])) for _ in range(rank))
-        strides = draw(st.sampled_from([None, None, tuple([*(f"S{i}{d}" for d in range(rank - 1)), 1])]))
-        args.append(Value(f"A{i}", GlobalType(draw(st.sampled_from(elems)), dims, strides)))
-    views = list(args)
-    args += [Value("s", scalar(F32)), Value("n", scalar(I32))]
-    names = Names({a.name for a in args} | {f"O{i}" for i in range(limits.outputs)})
-    maker = _Maker(draw, limits, Builder(Block(), names), views)
-    maker.pool += [a for a in args if isinstance(a.type, TileType) and a.type.elem.name in limits.elems]
-    rank = draw(st.integers(1, 3))
-    ids = maker.b.op("program_id", num_results=rank, hint="i")
-    maker.pool += ids.results
-    if draw(st.booleans()) and any(isinstance(d, str) for v in views for d in v.view.dims):
-        symbol = next(d for v in views for d in v.view.dims if isinstance(d, str))
-        maker.emit("dim", attrs={"symbol": symbol})
-    for _ in range(draw(st.integers(1, limits.ops))):
-        maker.step()
-    sizes = [draw(st.integers(1, 3)) for _ in range(rank)]
-    place = maker.b.constant(0, I32)
-    for size, i in zip(reversed(sizes), reversed(ids.results), strict=True):
-        place = maker.b.value("add", [maker.b.value("mul", [place, maker.b.constant(size, I32)]), i])
-    stored = draw(st.lists(st.sampled_from(maker.pool[-6:]), min_size=1, max_size=limits.outputs))
-    for i, value in enumerate(stored):
-        if value.tile.elem.is_bool:
-            value = maker.emit("convert", [value], attrs={"elem": maker.elem()})
-        shape = value.tile.shape
-        view = Value(f"O{i}", GlobalType(value.tile.elem, (math.prod(sizes), *shape)))
-        args.append(view)
-        zero = maker.b.constant(0, I32)
-        maker.b.op("store", [value, view, place, *[zero] * len(shape)], spans=(None, *shape))
-    kernel = Kernel(
-        draw(st.sampled_from(["k", "mma", "for_1"])),
-        draw(st.dictionaries(st.sampled_from(["BM", "T", "CAUSAL", "EPS"]), _param_values, max_size=3)),
-        args,
-        tuple(expr.integer(n) for n in sizes),
-        maker.b.block,
-        fp=draw(st.sampled_from(["default", "strict", "fast"])),
-    )
-    verify(kernel)
-    assert all(registry.lookup(op.name) is not None for op in kernel.walk())
-    return kernel
+def kernels(draw: st.DrawFn, limits: Limits | None = None) -> Kernel:
+    """A random kernel within the limits."""
+    return random_kernel(_Drawn(draw), limits)
 
 
-_param_values = st.one_of(
-    st.integers(-(2**63), 2**63 - 1),
-    st.booleans(),
-    st.floats(),
-    st.sampled_from(list(ELEMS.values())),
-)
+__all__ = ["Limits", "kernels"]

@@ -1,0 +1,135 @@
+"""The fuzzer: programs depend on their seed alone, a planted fault is found and reduced, a short campaign is clean."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tileir.frontend import parse
+from tileir.fuzz import execute as execute_module
+from tileir.fuzz.__main__ import main
+from tileir.fuzz.campaign import campaign, keep, program, try_one
+from tileir.fuzz.execute import Case, execute
+from tileir.fuzz.mutate import mutate
+from tileir.fuzz.reduce import reduce_kernel
+from tileir.ir.core import Kernel, Module, Op
+from tileir.ir.printer import print_module
+from tileir.ir.rewriter import Rewriter, rewrite
+
+CHIPS = ("gfx942", "gfx950")
+
+
+@pytest.mark.parametrize("kind", ["general", "product"])
+def test_programs_depend_on_their_seed_alone(kind: str) -> None:
+    texts = [print_module(Module([program(kind, seed, CHIPS)[0]])) for seed in range(30)]
+    again = [print_module(Module([program(kind, seed, CHIPS)[0]])) for seed in range(30)]
+    assert texts == again and len(set(texts)) == 30
+    assert mutate(3) == mutate(3) and mutate(3) != mutate(4)
+
+
+def test_products_cover_the_forms() -> None:
+    """Every element type, both orders of every operand, chains, reductions and wave counts occur."""
+    kernels = [program("product", seed, CHIPS)[0] for seed in range(150)]
+    found = {op.name for k in kernels for op in k.walk()}
+    assert {"mma", "transpose", "reduce_add", "reduce_max", "reduce_min", "broadcast", "where", "convert"} <= found | {
+        "broadcast"
+    }
+    elems = {op.operands[0].tile.elem.name for k in kernels for op in k.walk() if op.name == "mma"}
+    assert elems == {"bf16", "f16", "f32", "f64", "i8"}
+    assert {k.attrs.get("waves") for k in kernels} == {None, 1, 2, 4, 8}
+    assert max(sum(op.name == "mma" for op in k.walk()) for k in kernels) >= 3
+
+
+def exchange(kernel: Kernel, old: str, new: str) -> Kernel:
+    def rule(rw: Rewriter, op: Op) -> bool:
+        if op.name != old:
+            return False
+        rw.replace(op, [rw.value(new, [rw.use(v) for v in op.operands], types=[op.result.type])])
+        return True
+
+    return rewrite(kernel, rule)
+
+
+def test_a_planted_fault_is_found_and_reduced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiler that takes max for min: the failing program shrinks to little more than that op."""
+    right = execute_module.compile_kernel
+
+    def faulty(module: Module, *rest: Any) -> Any:
+        return right(Module([exchange(module.kernels[0], "max", "min")]), *rest)
+
+    monkeypatch.setattr(execute_module, "compile_kernel", faulty)
+    for seed in range(100):
+        kernel, _ = program("general", seed, CHIPS[:1])
+        if sum(op.name == "max" for op in kernel.walk()) == 1 and sum(1 for _ in kernel.walk()) > 15:
+            result = try_one("general", seed, CHIPS[:1])
+            if result.failure is not None:
+                break
+    else:
+        raise AssertionError("no program notices")
+    assert result.outcome.stage == "run on gfx942"
+    small = parse(result.failure.text).kernels[0]
+    names = [op.name for op in small.walk()]
+    assert "max" in names and len(names) < 20 and len(names) < sum(1 for _ in kernel.walk())
+
+
+def test_reduction_keeps_what_makes_it_fail() -> None:
+    kernel, _ = program("general", 5, CHIPS)
+    for name in {op.name for op in kernel.walk()} - {"yield", "constant", "program_id"}:
+        small = reduce_kernel(kernel, lambda k, name=name: any(op.name == name for op in k.walk()), most=60)
+        assert any(op.name == name for op in small.walk())
+        assert parse(print_module(Module([small]))) == Module([small])
+
+
+def test_crashes_and_findings_are_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel, case = program("general", 1, CHIPS[:1])
+
+    def crash(*_: Any) -> Any:
+        raise KeyError("boom")
+
+    monkeypatch.setattr(execute_module, "compile_kernel", crash)
+    outcome = execute(kernel, case)
+    assert outcome.kind == "wrong" and outcome.stage == "compile for gfx942" and "KeyError: 'boom'" in outcome.message
+
+
+def test_checks_are_on() -> None:
+    """A race that the results do not show: two waves store different values to one place, the last one wins."""
+    text = """tileir 1
+kernel @race(%O: global<i32[1, 1]>) grid(1) with(target = gfx950, waves = 1) {
+  %s = shared_alloc<offset = 0>() : shared<i32[64, 4], rows>
+  %x = shared_load(%s)
+     : tile<i32[64, 4], linear(reg = [[0, 1], [0, 2]], lane = [[1, 0], [2, 0], [4, 0], [8, 0], [16, 0], [32, 0]], wave = [])>
+}
+"""
+    kernel = parse(text).kernels[0]
+    outcome = execute(kernel, Case(("gfx950",), {}, 0, 0, "special"))
+    assert outcome.kind == "wrong", outcome
+
+
+def test_a_short_campaign(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    summary = tmp_path / "s.json"
+    assert main(["--programs", "18", "--first", "900", "--out", str(tmp_path), "--json", str(summary)]) == 0
+    found = json.loads(summary.read_text())
+    assert found["programs"] == 18 and found["failures"] == [] and found["outcomes"].get("right", 0) >= 12
+    assert "18 of 18 programs, 0 wrong" in capsys.readouterr().err
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", ["general", "product", "text"])
+def test_a_long_campaign(kind: str) -> None:
+    failures = [r.failure for r in campaign([(kind, s) for s in range(10_000, 10_400)], CHIPS) if r.failure is not None]
+    assert failures == []
+
+
+def test_failures_are_kept_as_files(tmp_path: Path) -> None:
+    from tileir.fuzz.campaign import Failure
+    from tileir.fuzz.execute import Outcome
+
+    kernel, _ = program("general", 2, CHIPS)
+    text = print_module(Module([kernel]))
+    path = keep(Failure("general", 2, Outcome("wrong", "run on gfx950", "%C[0] is 1, not 2"), text, text), tmp_path)
+    kept = path.read_text()
+    assert kept.startswith("// python -m tileir.fuzz --kind general --first 2 --programs 1\n") and "not 2" in kept
+    assert parse(kept).kernels[0] == kernel

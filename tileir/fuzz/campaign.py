@@ -1,0 +1,155 @@
+"""Many random programs, in parallel, with progress; what fails is reduced and kept."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tileir.fuzz.execute import Case, Outcome, execute
+from tileir.fuzz.generate import Limits, Seeded, random_kernel
+from tileir.fuzz.mutate import mutate_and_read
+from tileir.fuzz.products import random_product
+from tileir.fuzz.reduce import reduce_kernel
+from tileir.ir.core import Kernel, Module
+from tileir.ir.printer import print_module
+
+KINDS = ("general", "product", "text")
+"""Any ops with every bit defined; around matrix products; mutated text for the parser."""
+
+LIMITS = Limits(
+    exact=True,
+    elems=("f32", "bf16", "f16", "f64", "i32", "i64", "i16", "i8"),
+    dims=(1, 2, 3, 5, 8, 16, 24, 40),
+    ops=16,
+    exclude=frozenset({"guard", "mma"}),  # guards are not compiled; products have a kind of their own
+)
+_SIZES = (1, 2, 5, 7, 16, 31, 33, 64, 100, 128)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A program that went wrong: its reduced text, and how to get there again."""
+
+    kind: str
+    seed: int
+    outcome: Outcome
+    text: str
+    original: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of one program."""
+
+    kind: str
+    seed: int
+    outcome: Outcome
+    failure: Failure | None = None
+
+
+def program(kind: str, seed: int, chips: tuple[str, ...]) -> tuple[Kernel, Case]:
+    """The kernel of a seed and how it is run: the same on every machine."""
+    choices = Seeded(seed)
+    if kind == "product":
+        kernel, values = random_product(choices), "integers"
+    else:
+        kernel, values = replace(random_kernel(choices, LIMITS), fp="strict"), "special"
+        kernel.attrs["waves"] = choices.pick([1, 2, 4, 8])
+    names = {d for a in kernel.args for d in getattr(a.type, "dims", ()) if isinstance(d, str)}
+    sizes = {name: choices.pick(_SIZES) for name in sorted(names)}
+    boundaries = choices.integer(0, 7) == 0
+    return kernel, Case(chips, sizes, choices.pick([0, 1, 3, 8]), choices.integer(0, 99), values, boundaries)
+
+
+def try_one(kind: str, seed: int, chips: tuple[str, ...]) -> Result:
+    """Makes, runs, and if it fails reduces the program of a seed."""
+    if kind == "text":
+        message, text = mutate_and_read(seed)
+        outcome = Outcome("wrong", "parser", message) if message else Outcome("right")
+        return Result(kind, seed, outcome, Failure(kind, seed, outcome, text, text) if message else None)
+    kernel, case = program(kind, seed, chips)
+    outcome = execute(kernel, case)
+    if outcome.kind != "wrong":
+        return Result(kind, seed, outcome)
+    small = reduce_kernel(kernel, lambda k: execute(k, case).signature == outcome.signature)
+    failure = Failure(kind, seed, execute(small, case), print_module(Module([small])), print_module(Module([kernel])))
+    return Result(kind, seed, outcome, failure)
+
+
+def campaign(
+    jobs: Iterable[tuple[str, int]], chips: tuple[str, ...], executor: Executor | None = None, ahead: int = 64
+) -> Iterator[Result]:
+    """The results of many programs, as they come."""
+    if executor is None:
+        for kind, seed in jobs:
+            yield try_one(kind, seed, chips)
+        return
+    from concurrent.futures import FIRST_COMPLETED, wait
+
+    running: dict[Future[Result], tuple[str, int]] = {}
+    for kind, seed in jobs:
+        running[executor.submit(try_one, kind, seed, chips)] = (kind, seed)
+        if len(running) >= ahead:
+            done, _ = wait(running, return_when=FIRST_COMPLETED)
+            for f in done:
+                yield _result(f, *running.pop(f))
+    for f, job in running.items():
+        yield _result(f, *job)
+
+
+def _result(future: Future[Result], kind: str, seed: int) -> Result:
+    """A process that died is a failure of its program."""
+    error = future.exception()
+    if error is None:
+        return future.result()
+    outcome = Outcome("wrong", "process", f"{type(error).__name__}: {error}")
+    return Result(kind, seed, outcome, Failure(kind, seed, outcome, "", ""))
+
+
+def keep(failure: Failure, folder: Path) -> Path:
+    """Writes a failing program as a `.tile` file with its story in comments."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{failure.kind}-{failure.seed}.tile"
+    story = [f"python -m tileir.fuzz --kind {failure.kind} --first {failure.seed} --programs 1", failure.outcome.stage]
+    comment = "".join(f"// {line}\n" for line in [*story, *failure.outcome.message.splitlines()])
+    path.write_text(comment + failure.text, encoding="utf-8")
+    return path
+
+
+@dataclass
+class Summary:
+    """Counts of a campaign."""
+
+    outcomes: Counter[str]
+    rejected: Counter[str]
+    failures: list[Failure]
+
+    @staticmethod
+    def of(results: Iterable[Result], each: Callable[[Result, Summary], None]) -> Summary:
+        s = Summary(Counter(), Counter(), [])
+        for r in results:
+            s.outcomes[r.outcome.kind] += 1
+            if r.outcome.kind == "rejected":
+                s.rejected[r.outcome.message] += 1
+            if r.failure is not None:
+                s.failures.append(r.failure)
+            each(r, s)
+        return s
+
+    def json(self) -> str:
+        return json.dumps(
+            {
+                "programs": sum(self.outcomes.values()),
+                "outcomes": dict(sorted(self.outcomes.items())),
+                "rejected": dict(sorted(self.rejected.items())),
+                "failures": [
+                    {"kind": f.kind, "seed": f.seed, "stage": f.outcome.stage, "message": f.outcome.message}
+                    for f in self.failures
+                ],
+            },
+            indent=2,
+        )

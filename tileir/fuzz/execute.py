@@ -1,0 +1,169 @@
+"""One kernel through every execution: interpreter, text, pass boundaries, and the machine code on both chips."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from tileir.frontend import parse
+from tileir.interpreter import run
+from tileir.ir.binding import LaunchError, written_views
+from tileir.ir.core import Kernel, Module
+from tileir.ir.diagnostics import CompileError
+from tileir.ir.printer import print_module
+from tileir.ir.types import Elem, GlobalType
+from tileir.lowering.amdgpu.compile import Options, compile_kernel
+from tileir.runtime import DeviceError, get_device, launch
+from tileir.runtime.simulator_device import SimulatorDevice
+from tileir.tools.tolerance import clone
+
+Array = np.ndarray[Any, Any]
+
+# What a kernel may be rejected for without a fault of the compiler: it asks for more than the chip has, or for what the
+# documentation says is not compiled.
+RESOURCES = frozenset(("E0337", "E0603", "E0861", "E0862", "E0863", "E0864", "E0903"))
+
+
+@dataclass(frozen=True)
+class Case:
+    """How a kernel is run. `values` is "special" (zeros of both signs, infinities, NaN, extremes) or "integers" (small)."""
+
+    chips: tuple[str, ...]
+    sizes: Mapping[str, int]
+    gap: int  # elements between rows where strides are free
+    seed: int
+    values: str
+    boundaries: bool = False  # also interpret after every pass
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a program: "right", "rejected" (with the code), or "wrong" at some stage."""
+
+    kind: str
+    stage: str = ""
+    message: str = ""
+
+    @property
+    def signature(self) -> str:
+        """What must stay the same while a failing kernel is reduced."""
+        start = self.message.split("[", 1)[0].splitlines()  # without the place of a wrong element
+        return f"{self.kind} {self.stage} {start[0][:60] if start else ''}"
+
+
+@cache
+def _device(chip: str) -> SimulatorDevice:
+    device = get_device(f"simulator:{chip}", check="all")
+    assert isinstance(device, SimulatorDevice)
+    return device
+
+
+def execute(kernel: Kernel, case: Case) -> Outcome:
+    """Runs a kernel everywhere and compares bit by bit (NaN equals NaN). Never raises for a fault of TileIR."""
+    stage = "text"
+    try:
+        module = Module([kernel])
+        text = print_module(module)
+        if parse(text) != module:
+            return Outcome("wrong", stage, "the text does not parse back")
+        stage = "interpreter"
+        inputs = make_inputs(kernel, case)
+        want = _copied(inputs)
+        with np.errstate(all="ignore"):
+            run(kernel, want, symbols=dict(case.sizes))
+        rejected = ""
+        for chip in case.chips:
+            stage = f"compile for {chip}"
+            options = Options(allow_spills=True, verify_each="run" if case.boundaries else "off")
+            try:
+                compiled = compile_kernel(module, "", chip, options)
+            except CompileError as e:
+                if {d.code for d in e.diagnostics} <= RESOURCES:
+                    rejected = e.diagnostics[0].code
+                    continue
+                return Outcome("wrong", stage, str(e))
+            stage = f"run on {chip}"
+            got = _copied(inputs)
+            device = _device(chip)
+            launch(compiled, got, device, symbols=dict(case.sizes))
+            if device.statistics is not None and device.statistics.findings:
+                return Outcome("wrong", f"checks on {chip}", str(device.statistics.findings[0]))
+            difference = _difference(kernel, got, want, signed_zeros=case.values == "special")
+            if difference:
+                return Outcome("wrong", stage, difference)
+        return Outcome("rejected", "", rejected) if rejected else Outcome("right")
+    except (CompileError, LaunchError, DeviceError) as e:
+        return Outcome("wrong", stage, str(e))
+    except Exception:  # the point of a fuzzer: nothing else may come out
+        last = traceback.format_exc().strip().splitlines()
+        return Outcome("wrong", stage, "\n".join([last[-1], *last[-9:-1]]))
+
+
+def make_inputs(kernel: Kernel, case: Case) -> dict[str, Any]:
+    """Arrays for the views, dense or with gaps between rows, and numbers for the scalars."""
+    rng = np.random.default_rng(case.seed)
+    draw = _special if case.values == "special" else _integers
+    values: dict[str, Any] = {}
+    for arg in kernel.args:
+        if not isinstance(arg.type, GlobalType):
+            values[arg.name] = draw(arg.type.elem, 1, rng)[0].item()  # type: ignore[union-attr]
+            continue
+        shape = tuple(d if isinstance(d, int) else case.sizes[d] for d in arg.type.dims)
+        strides = [1] * len(shape)
+        for d in reversed(range(len(shape) - 1)):
+            strides[d] = strides[d + 1] * shape[d + 1] + (case.gap if arg.type.strides is not None else 0)
+        extent = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+        flat = draw(arg.type.elem, max(extent, 1), rng)
+        size = flat.dtype.itemsize
+        values[arg.name] = np.lib.stride_tricks.as_strided(flat, shape, [s * size for s in strides])
+    return values
+
+
+def _special(elem: Elem, count: int, rng: np.random.Generator) -> Array:
+    """Random elements, a third of them special."""
+    if elem.is_int:
+        info = np.iinfo(elem.np)
+        special = np.array([0, 1, -1, 2, -2, 7, info.min, info.max, info.min + 1, 31, 64], elem.np)
+        plain = rng.integers(-100, 100, count).astype(elem.np)
+    else:
+        f: Any = ml_dtypes.finfo(elem.np)
+        limits = [float(x) for x in (f.max, f.min, f.smallest_normal, f.smallest_subnormal, f.eps)]
+        special = np.array([0.0, -0.0, 1.0, -1.0, 0.5, 2.5, np.inf, -np.inf, np.nan, *limits]).astype(elem.np)
+        plain = (rng.standard_normal(count) * 4).astype(elem.np)
+    return np.where(rng.random(count) < 1 / 3, special[rng.integers(0, len(special), count)], plain)
+
+
+def _integers(elem: Elem, count: int, rng: np.random.Generator) -> Array:
+    from tileir.fuzz.products import MOST
+
+    return rng.integers(-MOST, MOST + 1, count).astype(elem.np)
+
+
+def _copied(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Copies that keep strides and what lies between the rows."""
+    return {k: clone(v) if isinstance(v, np.ndarray) else v for k, v in values.items()}
+
+
+def _difference(kernel: Kernel, got: Mapping[str, Any], want: Mapping[str, Any], *, signed_zeros: bool) -> str:
+    for name in written_views(kernel):
+        wrong = np.argwhere(~_same(got[name], want[name], signed_zeros))
+        if len(wrong):
+            at = tuple(int(i) for i in wrong[0])
+            count, size = len(wrong), want[name].size
+            return f"%{name}{list(at)} is {got[name][at]}, not {want[name][at]} ({count} of {size} differ)"
+    return ""
+
+
+def _same(got: Array, want: Array, signed_zeros: bool) -> Array:
+    """Equal bits, but for the bits of NaN; sums of zeros in any order may have either sign where `signed_zeros` is false."""
+    if want.dtype.kind in "iub":
+        return got == want
+    g, w = got.astype(np.float64), want.astype(np.float64)
+    equal = g == w if not signed_zeros else (g == w) & (np.signbit(g) == np.signbit(w))
+    return equal | (np.isnan(g) & np.isnan(w))

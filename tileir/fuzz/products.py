@@ -1,0 +1,99 @@
+"""Random kernels around matrix products: every operand form, odd tiles, chains, reductions and epilogues, under random schedules.
+
+Inputs are small integers, so that all sums are exact and every execution must give the same bits, whatever the order.
+"""
+
+from __future__ import annotations
+
+from tileir.api import KernelBuilder, Tile, View, cdiv, span, symbol
+from tileir.fuzz.generate import Choices
+from tileir.ir.core import Kernel
+from tileir.ir.types import ELEMS, F32, Elem
+
+ELEMENTS = ("bf16", "f16", "f32", "f64", "i8")
+MOST = 3
+"""Inputs are integers from -MOST to MOST."""
+TILES = (1, 8, 16, 16, 32, 32, 48, 64, 64, 80, 96, 128)
+DEPTHS = (8, 16, 32, 32, 48, 64, 128)
+MOST_TERMS = 160
+"""Terms of a sum: 9 · 160 is exact in f16, and a second product of such sums in f32."""
+
+
+def random_product(choices: Choices) -> Kernel:
+    """A kernel C = epilogue(A · B) for views A, B, C and a bias; sizes M, N, K are symbols."""
+    k = KernelBuilder("product", fp=choices.pick(["default", "strict"]))
+    elem = ELEMS[choices.pick(ELEMENTS)]
+    total = elem if elem.name == "f64" else ELEMS["i32"] if elem.is_int else F32
+    m, n, depth = choices.pick(TILES), choices.pick(TILES), choices.pick(DEPTHS)
+    turned_a, turned_b = choices.boolean(), choices.boolean()
+    A = k.view("A", elem, ["K", "M"] if turned_a else ["M", "K"], strides=_strides(choices, "LA"))
+    B = k.view("B", elem, ["N", "K"] if turned_b else ["K", "N"], strides=_strides(choices, "LB"))
+    out = choices.pick([total, elem if elem.is_float else total])
+    turned_c = choices.boolean()
+    C = k.view("C", out, ["N", "M"] if turned_c else ["M", "N"], strides=_strides(choices, "LC"))
+    D = k.view("D", total, ["M", "N"])
+    k.grid(cdiv(symbol("M"), m), cdiv(symbol("N"), n))
+    i, j = k.program_id()
+    with k.for_(0, k.dim("K"), depth, acc=k.fill(0.0 if total.is_float else 0, total, [m, n])) as loop:
+        a = _operand(k, A, turned_a, i * m, m, loop.index, depth)
+        b = _operand(k, B, not turned_b, loop.index, depth, j * n, n)
+        acc = k.mma(a, b, loop.acc)
+        loop.yield_(acc=acc)
+    x = loop.result
+    for _ in range(choices.integer(0, 3)):
+        x = _epilogue(k, choices, x, elem, D, i * m, j * n)
+    x = x if x.elem == out else x.convert(out)
+    if x.shape != (m, n):
+        x = k.broadcast(x, [m, n])
+    if turned_c:
+        k.store(x.T, C[span(j * n, n), span(i * m, m)])
+    else:
+        k.store(x, C[span(i * m, m), span(j * n, n)])
+    kernel = k.build()
+    _schedule(kernel, choices)
+    return kernel
+
+
+def _strides(choices: Choices, name: str) -> list[int | str] | None:
+    return [name, 1] if choices.integer(0, 2) == 0 else None
+
+
+def _operand(k: KernelBuilder, view: View, turned: bool, r: Tile, rows: int, c: Tile, columns: int) -> Tile:
+    """The tile [rows, columns] at (r, c) of a matrix that may lie transposed in memory."""
+    if turned:
+        return k.load(view[span(c, columns), span(r, rows)]).T
+    return k.load(view[span(r, rows), span(c, columns)])
+
+
+def _epilogue(k: KernelBuilder, choices: Choices, x: Tile, elem: Elem, D: View, r: Tile, c: Tile) -> Tile:
+    """One more step whose result is exact: values stay integers of moderate size."""
+    m, n = x.shape
+    bounded = k.clamp(x, -MOST, MOST)
+    match choices.integer(0, 6):
+        case 0:
+            return k.max(x, 0)
+        case 1:
+            return x + k.load(D[span(r, m), span(c, n)])
+        case 2:
+            return bounded - k.reduce_max(bounded, axis=choices.integer(0, 1))
+        case 3:
+            return bounded + k.reduce_add(bounded, axis=choices.integer(0, 1))
+        case 4 if elem.is_float and max(m, n) <= MOST_TERMS:  # a second product of what the first one gave
+            narrow = bounded if x.elem == elem else bounded.convert(elem)
+            return k.mma(narrow, k.mma(narrow.T, narrow).convert(elem)) if n <= 64 and m <= 64 else x
+        case 5:
+            return k.where(k.iota([m, 1]) % 3 == 1, x, k.reduce_min(bounded, axis=1))
+        case _:
+            return k.where(k.iota([1, n], axis=1) < n // 2, -x, x)
+
+
+def _schedule(kernel: Kernel, choices: Choices) -> None:
+    """Random decisions that a schedule could have made."""
+    waves = choices.pick([0, 0, 1, 2, 4, 8])
+    if waves == 0:
+        return
+    kernel.attrs["waves"] = waves
+    rows = choices.pick([w for w in (1, 2, 4, 8) if waves % w == 0])
+    for op in kernel.walk():
+        if op.name == "mma" and choices.boolean():
+            op.attrs["waves"] = (rows, waves // rows)
