@@ -1,8 +1,9 @@
 """Gives every tile a register layout.
 
-Values that must agree – operands and results of elementwise ops, values carried by loops – form classes. Classes with an
-`mma` take its lane maps (by the closed form), the others follow them through reductions, broadcasts and transpositions,
-or a load, whose layout is coalesced. Where the layouts of two classes meet, a `convert_layout` is put.
+Values that must agree form classes (`layout_classes`). The matrix products of the kernel get instructions, wave grids, operand
+orders and k orders that are cheapest together (`choose_mapping`); classes with an `mma` take its lane maps (by the closed form),
+the others follow them through reductions, broadcasts and transpositions, or a load, whose layout is coalesced. Where the
+layouts of two classes meet, a `convert_layout` is put.
 
     %d = mma(%a, %b, %c) : tile<f32[64, 64]>
 
@@ -13,109 +14,30 @@ becomes
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from tileir.ir.core import AttrValue, Block, Kernel, Op, Value
+from tileir.ir.core import AttrValue, Kernel, Op, Value
 from tileir.ir.diagnostics import error
-from tileir.ir.ops.shape import permutation, reshapes_in_place
+from tileir.ir.ops.shape import reshapes_in_place
 from tileir.ir.registry import get
 from tileir.ir.rewriter import Rewriter, rewrite, uses
 from tileir.ir.types import GlobalType, TileType
-from tileir.layout import Layout, LayoutError, blocked, broadcast_source, mma_layouts, wide_k_order
+from tileir.layout import Layout, broadcast_source
 from tileir.passes.base import Context, Pass
-from tileir.passes.mfma_choice import choose_instruction, choose_waves, workgroup_waves
-from tileir.passes.split_access import contiguous_dim
+from tileir.passes.choose_mapping import Decision, decide
+from tileir.passes.layout_classes import (
+    Classes,
+    Layouts,
+    axis_of,
+    coalesced,
+    finish,
+    is_free,
+    is_tile,
+    stated,
+    yield_targets,
+)
+from tileir.passes.mfma_choice import workgroup_waves
+from tileir.passes.mma_cost import CostModel
+from tileir.passes.price_mapping import exchange_room, mixes, store_route
 from tileir.target import Target
-
-# Results of these can be made anew in any layout at no cost, so they belong to no class.
-FREE = frozenset({"fill", "iota"})
-LANE_BYTES = 16  # preferred bytes of a lane's run in a coalesced layout
-COALESCED_BYTES = 32  # a store whose runs are at least this long goes out as it is
-
-
-def is_tile(v: Value) -> bool:
-    """A value with registers to lay out."""
-    return isinstance(v.type, TileType) and not v.type.is_scalar
-
-
-def is_free(v: Value) -> bool:
-    return v.owner is not None and (
-        v.owner.name in FREE or (v.owner.name == "broadcast" and v.owner.operands[0].tile.is_scalar)
-    )
-
-
-class _Classes:
-    """Union-find over tile values, with the layout of each class once it is known."""
-
-    def __init__(self) -> None:
-        self.parent: dict[Value, Value] = {}
-        self.layout: dict[Value, Layout] = {}
-
-    def root(self, v: Value) -> Value:
-        while self.parent.setdefault(v, v) is not v:
-            self.parent[v] = self.parent[self.parent[v]]
-            v = self.parent[v]
-        return v
-
-    def join(self, a: Value, b: Value) -> None:
-        if is_tile(a) and is_tile(b) and not is_free(a) and not is_free(b) and a.tile.shape == b.tile.shape:
-            self.parent[self.root(a)] = self.root(b)
-
-    def get(self, v: Value) -> Layout | None:
-        return self.layout.get(self.root(v))
-
-    def put(self, v: Value, layout: Layout) -> bool:
-        """Sets the layout of a class unless it has one; true if it was set."""
-        if not is_tile(v) or is_free(v) or self.root(v) in self.layout:
-            return False
-        self.layout[self.root(v)] = layout
-        return True
-
-
-def _join(kernel: Kernel, classes: _Classes) -> None:
-    for op in kernel.walk():
-        if get(op.name).elementwise:
-            for v in op.operands:
-                classes.join(v, op.result)
-        elif op.name == "mma" and len(op.operands) == 3:
-            classes.join(op.operands[2], op.result)
-        for init, arg, out in carried(op):
-            classes.join(init, arg)
-            classes.join(arg, out)
-        for i, region in enumerate(op.regions):
-            if (op.name == "while" and i == 0) or not region.ops:
-                continue
-            for v, r in zip(region.terminator.operands, op.results, strict=True):
-                classes.join(v, r)
-
-
-def carried(op: Op) -> Iterator[tuple[Value, Value, Value]]:
-    """(initial value, block argument, result) of everything that a control-flow op carries."""
-    skip = {"for": 3, "if": 1, "guard": 1, "while": 0}.get(op.name)
-    if skip is None:
-        return
-    inits = op.operands[skip:]
-    for region in op.regions:
-        args = region.args[1:] if op.name == "for" else region.args
-        yield from zip(inits, args, op.results if inits else [], strict=False)
-
-
-def _mma_attrs(op: Op, waves: int, ctx: Context) -> dict[str, AttrValue]:
-    attrs = dict(op.attrs)
-    m, n = op.result.tile.shape
-    instr = attrs.get("instr") or choose_instruction(op, ctx.target)
-    assert isinstance(instr, tuple)
-    grid = attrs.get("waves") or choose_waves(m, n, (instr[0], instr[1], instr[2]), waves)
-    assert isinstance(grid, tuple)
-    if grid[0] * grid[1] != waves:
-        raise error(
-            "E0603",
-            f"this 'mma' is split over {grid[0]} x {grid[1]} waves, but the workgroup has {waves}",
-            op.loc,
-            legal=f"a grid of {waves} waves for every 'mma' of the kernel",
-        )
-    attrs.update(instr=instr, waves=grid, swapped=attrs.get("swapped", True))
-    return attrs
 
 
 def _register_file(op: Op, layout: Layout, waves: int, target: Target) -> str:
@@ -128,64 +50,16 @@ def _register_file(op: Op, layout: Layout, waves: int, target: Target) -> str:
     return "vector" if fits else "accumulation"
 
 
-def _mma_layouts(op: Op, attrs: dict[str, AttrValue]) -> tuple[Layout, Layout, Layout]:
-    (m, k), (_, n) = op.operands[0].tile.shape, op.operands[1].tile.shape
-    instr, grid = attrs["instr"], attrs["waves"]
-    assert isinstance(instr, tuple) and isinstance(grid, tuple)
-    shape = (instr[0], instr[1], instr[2])
-    bits = op.operands[0].tile.elem.bits
-    try:
-        return mma_layouts(
-            m,
-            n,
-            k,
-            wave_grid=(grid[0], grid[1]),
-            instr=shape,
-            operand_bits=bits,
-            swapped=bool(attrs["swapped"]),
-            k_order=wide_k_order(k, shape, bits),
-        )
-    except LayoutError as e:
-        raise error("E0337", f"no layout for this 'mma': {e}", op.loc, legal="a tile that the wave grid divides") from e
-
-
-def _coalesced(t: TileType, view: GlobalType | None, spans: tuple[int | None, ...] | None, waves: int) -> Layout:
-    """Lanes along the dimension that is contiguous in memory, up to 16 bytes each, but never more than share it out."""
-    axis = t.rank - 1
-    if view is not None and spans is not None:
-        d = contiguous_dim(view)
-        kept = [i for i, s in enumerate(spans) if s is not None]
-        axis = kept.index(d) if d in kept and len(kept) == t.rank else axis
-    per_lane = max(1, t.size // (64 * waves))
-    vector = min(max(1, LANE_BYTES // t.elem.bytes), 1 << (per_lane.bit_length() - 1))
-    order = [axis, *(d for d in reversed(range(t.rank)) if d != axis)]
-    return blocked(t.shape, waves, axis_order=order, vector=vector)
-
-
-def _turned(t: TileType, waves: int) -> Layout:
-    """Layout of a loaded tile [k, n] that goes to LDS as [n, k]: a lane holds a small block, so that it reads runs of
-    columns from memory and writes runs of rows, of up to 16 bytes each, to LDS."""
-    rows, cols = t.shape
-    per_lane = max(1, t.size // (64 * waves))
-    run = LANE_BYTES // t.elem.bytes
-    k_run = min(run, 1 << (rows.bit_length() - 1), 1 << (per_lane.bit_length() - 1))
-    n_run = min(run, 1 << (cols.bit_length() - 1), 1 << (max(1, per_lane // k_run).bit_length() - 1))
-    if rows % k_run or cols % n_run:
-        return blocked(t.shape, waves, axis_order=[1, 0], vector=1)
-    outer = blocked((rows // k_run, cols // n_run), waves, axis_order=[1, 0], vector=1)
-
-    def widen(vectors: tuple[tuple[int, ...], ...]) -> list[tuple[int, int]]:
-        return [(v[0] * k_run, v[1] * n_run) for v in vectors]
-
-    block = [(0, 1 << i) for i in range(n_run.bit_length() - 1)] + [(1 << i, 0) for i in range(k_run.bit_length() - 1)]
-    return Layout.from_bases(t.shape, [*block, *widen(outer.reg)], widen(outer.lane), widen(outer.wave), outer.reps)
-
-
-def _goes_turned_to_lds(op: Op, users: dict[Value, list[tuple[Op, int]]]) -> bool:
-    return any(
-        user.name == "transpose" and any(last.name == "shared_store" for last, _ in users.get(user.result, []))
-        for user, _ in users.get(op.result, [])
-    )
+def _attributes(decision: Decision | None, target: Target) -> dict[Op, dict[str, AttrValue]]:
+    """What the text of each `mma` says from here on."""
+    found: dict[Op, dict[str, AttrValue]] = {}
+    if decision is None:
+        return found
+    demands = decision.demands()
+    for op, mapping in decision.mapping_of().items():
+        found[op] = {**op.attrs, "instr": mapping.instr, "waves": mapping.grid, "swapped": mapping.swapped}
+        found[op].setdefault("file", _register_file(op, demands[op][2], decision.waves, target))
+    return found
 
 
 def _rows_first(layout: Layout, axis: int) -> Layout:
@@ -198,102 +72,19 @@ def _rows_first(layout: Layout, axis: int) -> Layout:
     return Layout.from_bases(layout.shape, sorted(layout.reg, key=along), layout.lane, layout.wave, layout.reps)
 
 
-def _propagate(kernel: Kernel, classes: _Classes) -> None:
-    """Carries known layouts across ops that relate two classes, until nothing changes."""
-    changed = True
-    while changed:
-        changed = False
-        for op in kernel.walk():
-            definition = get(op.name)
-            if definition.category == "reduce":
-                source = classes.get(op.operands[0])
-                if source is not None:
-                    changed |= classes.put(op.result, source.reduce(_int(op, "axis")))
-            elif op.name == "transpose":
-                x, r = op.operands[0], op.result
-                perm = permutation(op.attrs, x.tile.rank)
-                known = classes.get(x)
-                if known is not None:
-                    changed |= classes.put(r, known.transpose(perm))
-                known = classes.get(r)
-                if known is not None:
-                    changed |= classes.put(x, known.transpose([perm.index(d) for d in range(len(perm))]))
-            elif op.name == "reshape" and is_tile(op.operands[0]) and is_tile(op.result):
-                for a, b in ((op.operands[0], op.result), (op.result, op.operands[0])):
-                    known = classes.get(a)
-                    if known is not None and classes.get(b) is None:
-                        try:
-                            changed |= classes.put(b, known.reshape(b.tile.shape))
-                        except LayoutError:
-                            continue
-            elif definition.elementwise or op.name == "broadcast":
-                known = classes.get(op.result)
-                for v in op.operands:
-                    if known is not None and is_tile(v) and v.tile.shape != op.result.tile.shape:
-                        changed |= classes.put(v, broadcast_source(known, v.tile.shape))
-
-
-def _int(op: Op, name: str) -> int:
-    value = op.attrs[name]
-    assert isinstance(value, int)
-    return value
-
-
-def _classify(kernel: Kernel, waves: int, ctx: Context) -> tuple[_Classes, dict[Op, dict[str, AttrValue]]]:
-    classes = _Classes()
-    _join(kernel, classes)
-    mma: dict[Op, dict[str, AttrValue]] = {}
-    for op in kernel.walk():  # what the text already states comes first
-        for v in [*op.results, *(a for r in op.regions for a in r.args)]:
-            if is_tile(v) and v.tile.layout is not None:
-                classes.put(v, v.tile.layout)
-    for op in kernel.walk():
-        if op.name == "mma":
-            mma[op] = _mma_attrs(op, waves, ctx)
-            layout = _mma_layouts(op, mma[op])[2]
-            mma[op].setdefault("file", _register_file(op, layout, waves, ctx.target))
-            classes.put(op.result, layout)
-    for op, attrs in mma.items():
-        for v, layout in zip(op.operands[:2], _mma_layouts(op, attrs), strict=False):
-            classes.put(v, layout)
-    _propagate(kernel, classes)
-    users = uses(kernel)
-    for op in kernel.walk():
-        if op.name == "load" and is_tile(op.result):
-            view = op.operands[0].type
-            assert isinstance(view, GlobalType)
-            turned = op.result.tile.rank == 2 and _goes_turned_to_lds(op, users)
-            layout = _turned(op.result.tile, waves) if turned else _coalesced(op.result.tile, view, op.spans, waves)
-            if classes.put(op.result, layout):
-                _propagate(kernel, classes)
-    for op in kernel.walk():
-        for v in [*op.results, *(a for r in op.regions for a in r.args)]:
-            if is_tile(v) and classes.put(v, _coalesced(v.tile, None, None, waves)):
-                _propagate(kernel, classes)
-    return classes, mma
-
-
-def _run_bytes(layout: Layout, axis: int, size: int) -> int:
-    """Bytes along `axis` that one wave covers without a gap."""
-    reach, unit = 1, 1
-    vectors = [
-        v[axis] for v in (*layout.reg, *layout.lane) if v[axis] and not any(x for d, x in enumerate(v) if d != axis)
-    ]
-    for x in sorted(vectors):
-        if x == unit:
-            reach, unit = 2 * reach, 2 * unit
-    return reach * size
-
-
 class _Apply:
     """The rewriting: every op with its operands in the layouts that it needs."""
 
-    def __init__(self, kernel: Kernel, classes: _Classes, mma: dict[Op, dict[str, AttrValue]], waves: int):
-        self.classes, self.mma, self.waves = classes, mma, waves
-        self.users = uses(kernel)
+    def __init__(self, kernel: Kernel, layouts: Layouts, decision: Decision | None, waves: int, target: Target):
+        self.layouts, self.waves = layouts, waves
+        self.demands = decision.demands() if decision else {}
+        self.mma = _attributes(decision, target)
+        self.yield_targets = yield_targets(kernel)
+        self.model = CostModel(target, waves)
+        self.room = exchange_room(kernel, target)
 
     def of(self, v: Value) -> Layout:
-        layout = self.classes.get(v)
+        layout = self.layouts.get(v)
         assert layout is not None, v
         return layout
 
@@ -333,9 +124,8 @@ class _Apply:
                     same = v.tile.shape == types[0].shape
                     operands[i] = self.convert(rw, v, result if same else broadcast_source(result, v.tile.shape))
         elif op.name == "mma":
-            attrs = self.mma[op]
-            for i, layout in enumerate(_mma_layouts(op, attrs)[: len(operands)]):
-                operands[i] = self.convert(rw, op.operands[i], layout)
+            self._product(rw, op)
+            return True
         elif definition.category in ("reduce", "shape"):
             self._derived(rw, op)
             return True
@@ -350,10 +140,24 @@ class _Apply:
         rw.replace(op, new.results)
         return True
 
+    def _product(self, rw: Rewriter, op: Op) -> None:
+        """An `mma`: its operands and result as its instructions have them, then the result as its class has it."""
+        demand = self.demands[op]
+        operands = [self.convert(rw, v, layout) for v, layout in zip(op.operands, demand, strict=False)]
+        wanted = op.result.tile.with_layout(self.of(op.result))
+        own = op.result.tile.with_layout(demand[2])
+        name = op.result.name if own == wanted else rw.names.fresh(op.result.name)
+        value = rw.op(
+            "mma", operands, self.mma[op], types=[own], names=[name], loc=op.loc, operand_locs=op.operand_locs
+        ).result
+        if own != wanted:
+            value = rw.value("convert_layout", [value], types=[wanted], names=[op.result.name])
+        rw.replace(op, [value])
+
     def _derived(self, rw: Rewriter, op: Op) -> None:
         """Reductions, transpositions, reshapes: the result's layout follows from the operand's; then convert."""
         x = op.operands[0]
-        source = self.of(x) if not is_free(x) else _coalesced(x.tile, None, None, self.waves)
+        source = self.of(x) if not is_free(x) else coalesced(x.tile, None, None, self.waves)
         wanted = self.of(op.result) if is_tile(op.result) else None
         if op.name == "reshape" and wanted is not None and is_tile(x):
             if not reshapes_in_place(x.tile.with_layout(source), op.result.tile.with_layout(wanted)):
@@ -362,10 +166,8 @@ class _Apply:
                 rw.replace(op, [value])
                 return
         elif get(op.name).category == "reduce":
-            axis = _int(op, "axis")
-            vectors = (*source.reg, *source.lane, *source.wave)
-            if any(v[axis] and any(c for d, c in enumerate(v) if d != axis) for v in vectors):
-                source = _coalesced(x.tile, None, None, self.waves)
+            if mixes(source, axis_of(op)):
+                source = coalesced(x.tile, None, None, self.waves)
         operand = self.convert(rw, x, source)
         value = rw.value(op.name, [operand], op.attrs, loc=op.loc, names=[op.result.name])
         if wanted is not None and value.tile.layout != wanted:
@@ -378,24 +180,16 @@ class _Apply:
         if not is_tile(v):
             return rw.use(v)
         view = op.operands[1].type if op.name == "store" else None
-        spans = op.spans if isinstance(view, GlobalType) else None
-        best = _coalesced(v.tile, view if isinstance(view, GlobalType) else None, spans, self.waves)
         if is_free(v):
-            return self.convert(rw, v, best)
+            best = coalesced(v.tile, view, op.spans, self.waves) if isinstance(view, GlobalType) else None
+            return self.convert(rw, v, best or coalesced(v.tile, None, None, self.waves))
         layout = self.of(v)
         if op.name == "shared_store":
             runs = _rows_first(layout, v.tile.rank - 1)
             if runs.contiguous(v.tile.rank - 1) > layout.contiguous(v.tile.rank - 1):
                 layout = runs
-        if isinstance(view, GlobalType) and spans is not None and len([s for s in spans if s]) == v.tile.rank:
-            d = contiguous_dim(view)
-            kept = [i for i, s in enumerate(spans) if s is not None]
-            if d in kept:
-                axis = kept.index(d)
-                size = v.tile.elem.bytes
-                enough = min(COALESCED_BYTES, v.tile.shape[axis] * size)
-                if _run_bytes(layout, axis, size) < min(enough, _run_bytes(best, axis, size)):
-                    layout = best
+        elif isinstance(view, GlobalType):
+            layout = store_route(self.model, op, layout, self.room)[0]
         return self.convert(rw, v, layout)
 
     def _control(self, rw: Rewriter, op: Op) -> None:
@@ -429,24 +223,6 @@ class _Apply:
         args = region.args[1:] if op.name == "for" else region.args
         return self.of(args[i - skip])
 
-    yield_targets: dict[Op, list[Value]]
-
-
-def _yield_targets(kernel: Kernel) -> dict[Op, list[Value]]:
-    """For every yield the values that its operands become."""
-    found: dict[Op, list[Value]] = {}
-
-    def visit(block: Block) -> None:
-        for op in block.ops:
-            for i, region in enumerate(op.regions):
-                visit(region)
-                if region.ops and region.terminator.name == "yield":
-                    condition = op.name == "while" and i == 0
-                    found[region.terminator] = list(region.terminator.operands if condition else op.results)
-
-    visit(kernel.body)
-    return found
-
 
 def _check_sizes(kernel: Kernel, waves: int, target: Target) -> None:
     """E0863 for a tile that alone needs more registers than a wave has: the code generator would take minutes to find
@@ -468,13 +244,31 @@ def _check_sizes(kernel: Kernel, waves: int, target: Target) -> None:
                 )
 
 
+def _remarks(decision: Decision, ctx: Context) -> None:
+    """R0804 for every product: what was chosen, what it costs, and what would have come next."""
+    for i, (product, mapping) in enumerate(zip(decision.products, decision.best.mappings, strict=True)):
+        mine = decision.best.clocks
+        text = f"'mma' of {' x '.join(map(str, product.shape))} by {mapping}: about {mine.total / product.trips:.0f} clocks"
+        text += " per pass of the loop around it" if product.trips > 1 else ""
+        text += f" ({mine.per(product.trips)})"
+        other = decision.others[i]
+        if other is not None:
+            text += f"; next {other.mappings[i]}: {other.clocks.total / product.trips:.0f}"
+        ctx.log.remark("R0804", text, product.op.loc)
+
+
 def _run(kernel: Kernel, ctx: Context) -> Kernel:
-    waves = workgroup_waves(kernel)
-    _check_sizes(kernel, waves, ctx.target)
-    classes, mma = _classify(kernel, waves, ctx)
-    apply = _Apply(kernel, classes, mma, waves)
-    apply.yield_targets = _yield_targets(kernel)
-    new = rewrite(kernel, apply.rule)
+    _check_sizes(kernel, workgroup_waves(kernel), ctx.target)
+    classes = Classes(kernel)
+    decision = decide(kernel, ctx.target, classes)
+    waves = decision.waves if decision else workgroup_waves(kernel)
+    layouts = Layouts(classes, stated(kernel, classes))
+    if decision:
+        layouts.put_products(decision.demands())
+        layouts.propagate(classes.relations)
+        _remarks(decision, ctx)
+    finish(layouts, kernel, waves, uses(kernel))
+    new = rewrite(kernel, _Apply(kernel, layouts, decision, waves, ctx.target).rule)
     new.attrs["waves"] = waves
     return new
 

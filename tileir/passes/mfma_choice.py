@@ -1,21 +1,57 @@
-"""Default mapping of an `mma` onto waves and matrix instructions, where the schedule leaves it open."""
+"""Mappings of an `mma` onto waves and matrix instructions: what is possible where the text leaves it open."""
 
 from __future__ import annotations
 
-from tileir.ir.core import Kernel, Op
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tileir.ir.core import AttrValue, Kernel, Op
 from tileir.ir.diagnostics import error
 from tileir.ir.ops.contract import accumulator
-from tileir.target import Target
+from tileir.layout import Layout, accumulator_k_order, mma_layouts, wide_k_order
+from tileir.target import Mfma, Target
 
 # Elements of a result tile below which another wave does not pay: one wave then has less than 4 fragments of 16 x 16.
 ELEMENTS_PER_WAVE = 4 * 16 * 16
 DEFAULT_WAVES = 4
 # Accumulator elements beyond which eight waves are used: four hold more than 128 registers each, half of the vector file.
 ELEMENTS_OF_FOUR_WAVES = 4 * 64 * 128
+MOST_OPEN_WAVES = 8
+
+Shape = tuple[int, int, int]
 
 
-def choose_instruction(op: Op, target: Target) -> tuple[int, int, int]:
-    """The full-rate dense MFMA with the smallest tile, then the largest k, for the operand types.
+@dataclass(frozen=True)
+class Mapping:
+    """How the fragments of one `mma` are spread and computed.
+
+    Attributes:
+        instr: m, n, k of the matrix instruction.
+        grid: waves over rows and columns of the result.
+        swapped: the instruction computes the transposed product.
+        k_of: "wide" for the k order with the widest LDS reads; "a" or "b" for the order in which that operand, the result
+            of an earlier `mma`, lies already.
+    """
+
+    instr: Shape
+    grid: tuple[int, int]
+    swapped: bool
+    k_of: str = "wide"
+
+    @property
+    def waves(self) -> int:
+        """Waves of the workgroup."""
+        return self.grid[0] * self.grid[1]
+
+    def __str__(self) -> str:
+        text = f"{'x'.join(map(str, self.instr))}{' swapped' if self.swapped else ''}, waves {self.grid[0]} x {self.grid[1]}"
+        return text if self.k_of == "wide" else f"{text}, k as {self.k_of} lies"
+
+
+def instructions(op: Op, target: Target) -> tuple[Mfma, ...]:
+    """The full-rate dense MFMAs for the operand types, of each tile size that with the largest k; small tiles first.
 
     Raises CompileError if the chip has none.
     """
@@ -31,31 +67,128 @@ def choose_instruction(op: Op, target: Target) -> tuple[int, int, int]:
             op.loc,
             legal=f"operands of {', '.join(target.legal_elems('mma'))}",
         )
-    best = min(full, key=lambda i: (i.m, -i.k))
-    return best.m, best.n, best.k
+    best = {i.m: i for i in sorted(full, key=lambda i: i.k)}
+    return tuple(best[m] for m in sorted(best))
 
 
-def choose_waves(m: int, n: int, instr: tuple[int, int, int], waves: int) -> tuple[int, int]:
-    """Rows x columns of waves with the fewest operand elements read per wave, among grids that the tile fills."""
-    grids = [(r, waves // r) for r in (1, 2, 4, 8, 16) if waves % r == 0]
-    fitting = [g for g in grids if m >= g[0] * instr[0] and n >= g[1] * instr[1]] or grids
-    return min(fitting, key=lambda g: (-(-m // g[0]) + -(-n // g[1]), g[0]))
+def instruction_of(op: Op, shape: Shape, target: Target) -> tuple[Mfma, int]:
+    """The matrix instruction of a shape for the operands of `op`, and its issue interval in clocks.
+
+    Raises CompileError if the chip has none.
+    """
+    a, b = op.operands[0].tile.elem, op.operands[1].tile.elem
+    fitting = [i for i in target.mfmas_for(a.name, b.name, op.result.tile.elem.name) if i.blocks == 1]
+    for i in fitting:
+        if (i.m, i.n, i.k) == shape:
+            return i, target.mfma_clocks(i, a.name, b.name)
+    raise error(
+        "E0701",
+        f"{target.name} has no {'x'.join(map(str, shape))} matrix instruction for {a} x {b}",
+        op.loc,
+        legal=", ".join(f"{i.m}x{i.n}x{i.k}" for i in fitting) or "none for these types",
+    )
 
 
-def workgroup_waves(kernel: Kernel) -> int:
-    """Waves of the workgroup: what the text says, else as many as its accumulators fill, at most 8.
+def mappings(op: Op, waves: int, target: Target, producers: Sequence[str] = ()) -> tuple[Mapping, ...]:
+    """All mappings onto `waves` waves that agree with what the text states; `producers` names the operands ("a", "b") that are
+    results of another `mma`. In a fixed order: small instructions first, swapped first.
+
+    Raises CompileError where the text states what cannot be.
+    """
+    stated = op.attrs.get("instr")
+    instrs = [stated] if stated else [(i.m, i.n, i.k) for i in instructions(op, target)]
+    grid = op.attrs.get("waves")
+    if grid is not None and grid != ():
+        assert isinstance(grid, tuple)
+        if math.prod(grid) != waves:
+            raise error(
+                "E0603",
+                f"this 'mma' is split over {grid[0]} x {grid[1]} waves, but the workgroup has {waves}",
+                op.loc,
+                legal=f"a grid of {waves} waves for every 'mma' of the kernel",
+            )
+    grids = [grid] if grid else [(r, waves // r) for r in _powers(waves)]
+    orders = [bool(op.attrs["swapped"])] if "swapped" in op.attrs else [True, False]
+    return tuple(
+        Mapping(_shape(i), (g[0], g[1]), swapped, k_of)
+        for i in instrs
+        for g in grids
+        for swapped in orders
+        for k_of in ("wide", *producers)
+    )
+
+
+def _shape(value: AttrValue) -> Shape:
+    assert isinstance(value, tuple)
+    return value[0], value[1], value[2]
+
+
+def _powers(waves: int) -> Iterator[int]:
+    rows = 1
+    while rows <= waves:
+        yield rows
+        rows *= 2
+
+
+@lru_cache(maxsize=512)
+def layouts_of(
+    shape: Shape, bits: int, mapping: Mapping, producer: Layout | None = None
+) -> tuple[Layout, Layout, Layout]:
+    """Layouts of A, B and C of an `mma` of tile shape (m, n, k) on operands of `bits` bits.
+
+    Args:
+        producer: with ``k_of`` "a" or "b", the layout in which that operand lies.
+
+    Raises:
+        LayoutError: there are none.
+    """
+    m, n, k = shape
+    if mapping.k_of == "wide":
+        order = wide_k_order(k, mapping.instr, bits)
+    else:
+        assert producer is not None
+        order = accumulator_k_order(producer, 1 if mapping.k_of == "a" else 0, mapping.instr, bits, tile_k=k)
+    return mma_layouts(
+        m,
+        n,
+        k,
+        wave_grid=mapping.grid,
+        instr=mapping.instr,
+        operand_bits=bits,
+        swapped=mapping.swapped,
+        k_order=order,
+    )
+
+
+def fragments_of(shape: Shape, mapping: Mapping) -> Shape:
+    """Instruction fragments along rows, columns and k that one wave computes, padding included."""
+
+    def per_wave(extent: int, waves: int, unit: int) -> int:
+        fragments = -(-extent // unit)
+        distinct = min(waves, 1 << (fragments - 1).bit_length())
+        return -(-fragments // distinct)
+
+    (m, n, k), (im, jn, lk) = shape, mapping.instr
+    return per_wave(m, mapping.grid[0], im), per_wave(n, mapping.grid[1], jn), -(-k // lk)
+
+
+def usual_waves(kernel: Kernel) -> int:
+    """Waves of the workgroup by the size of the accumulators alone, at most 8.
 
     Products of equal shape count once: they are versions of one, or follow each other.
     """
-    given = kernel.attrs.get("waves")
-    if isinstance(given, int):
-        return given
     shapes = {op.result.tile.shape for op in kernel.walk() if op.name == "mma"}
     if not shapes:
         return DEFAULT_WAVES
     elements = sum(m * n for m, n in shapes)
-    most = 8 if elements > ELEMENTS_OF_FOUR_WAVES else DEFAULT_WAVES
+    most = MOST_OPEN_WAVES if elements > ELEMENTS_OF_FOUR_WAVES else DEFAULT_WAVES
     waves = 1
     while waves < most and elements >= 2 * waves * ELEMENTS_PER_WAVE:
         waves *= 2
     return waves
+
+
+def workgroup_waves(kernel: Kernel) -> int:
+    """Waves of the workgroup: what the text says, else the usual number."""
+    given = kernel.attrs.get("waves")
+    return given if isinstance(given, int) else usual_waves(kernel)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tileir.ir.core import Block, Kernel, Op, Value
 from tileir.ir.types import TileType
-from tileir.passes.assign_layouts import is_free
+from tileir.passes.layout_classes import is_free
 
 REGISTER_BYTES = 4
 

@@ -10,7 +10,7 @@ from tileir.layout.mma import mma_plan
 from tileir.lowering.amdgpu.emit.state import State
 from tileir.lowering.amdgpu.emit.tiles import Tile, tied
 from tileir.lowering.amdgpu.emit.writer import scalar_type, vector_type
-from tileir.passes.assign_layouts import carried
+from tileir.passes.layout_classes import carried
 
 EmitBlock = Callable[[State, Block], None]
 

@@ -1,0 +1,293 @@
+"""Chooses the mappings of all matrix products of a kernel together, by estimated clocks.
+
+A choice fixes the layouts of operands and results, and with them those of every tile that depends on these. Each choice is
+priced over the whole kernel by `mma_cost`: products, LDS reads, conversions where layouts meet, reductions, stores, registers;
+ops inside loops count once per trip. Choices are tried in the order of a lower bound (products and LDS reads alone) until no
+other can be better, so all are compared though few are worked out.
+
+Versions of one product – the branches that `split-access` makes – have one mapping, priced in the first branch, which is the one
+for aligned views.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from tileir.ir.core import Kernel, Op
+from tileir.ir.diagnostics import error
+from tileir.layout import LayoutError
+from tileir.passes.layout_classes import Classes, Layouts, reachable, stated, transposed
+from tileir.passes.mfma_choice import (
+    MOST_OPEN_WAVES,
+    Mapping,
+    fragments_of,
+    instruction_of,
+    layouts_of,
+    mappings,
+    usual_waves,
+)
+from tileir.passes.mma_cost import TRANSPOSING, Clocks, CostModel
+from tileir.passes.price_mapping import Demand, Points, Prices, exchange_room, staged_bytes
+from tileir.passes.priced_ops import Liveness, Product, priced, products
+from tileir.passes.split_access import WIDEST
+from tileir.target import Target
+
+RESERVED_REGISTERS = 32  # for addresses and temporaries: what the library's GEMMs take besides their tiles
+MOST_EVALUATED = 400  # choices that are worked out, if the bound does not end the search before
+WORTH_OTHER_WAVES = 0.9  # another than the usual number of waves must be cheaper by a tenth
+ALONE = 0.1  # share of the time of a lone workgroup that counts besides the throughput of several
+
+
+Candidates = list[tuple[float, int, Mapping]]  # lower bound, rank, mapping
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Mappings of all products, what they demand, the clocks of the kernel and the registers of its fullest point."""
+
+    mappings: tuple[Mapping, ...]
+    demands: tuple[Demand, ...]
+    clocks: Clocks
+    registers: int
+
+
+@dataclass
+class Decision:
+    """The choice for a kernel, and for each product the cheapest choice that maps it otherwise (None if there is none)."""
+
+    waves: int
+    products: list[Product]
+    best: Choice
+    others: list[Choice | None]
+    candidates: list[int] = field(default_factory=list[int])  # how many mappings each product has
+    evaluated: int = 0
+
+    def demands(self) -> dict[Op, Demand]:
+        """What each `mma` of the kernel demands."""
+        return {op: d for p, d in zip(self.products, self.best.demands, strict=True) for op in p.ops}
+
+    def mapping_of(self) -> dict[Op, Mapping]:
+        """The mapping of each `mma` of the kernel."""
+        return {op: m for p, m in zip(self.products, self.best.mappings, strict=True) for op in p.ops}
+
+
+def decide(kernel: Kernel, target: Target, classes: Classes) -> Decision | None:
+    """The best mappings of the kernel's products, None if it has none. Raises CompileError where none exist."""
+    if not any(op.name == "mma" for op in kernel.walk()):
+        return None
+    given = kernel.attrs.get("waves")
+    problem = Problem(kernel, target, classes)
+    if isinstance(given, int):
+        return problem.search(given)
+    usual = usual_waves(kernel)
+    best = problem.search(usual)
+    for waves in (usual * 2, usual // 2):
+        if 1 <= waves <= MOST_OPEN_WAVES and not any(op.attrs.get("waves") for op in kernel.walk()):
+            limit = problem.throughput(best) * WORTH_OTHER_WAVES
+            if problem.least_throughput(waves) < limit:
+                other = problem.search(waves)
+                if problem.throughput(other) < limit:
+                    best = other
+    return best
+
+
+class Problem:
+    """What there is to choose for a kernel, and what a choice costs."""
+
+    def __init__(self, kernel: Kernel, target: Target, classes: Classes) -> None:
+        self.kernel = kernel
+        self.target = target
+        self.classes = classes
+        self.known = stated(kernel, classes)
+        self.open_waves = not isinstance(kernel.attrs.get("waves"), int)
+        self.trips = dict(priced(kernel.body))
+        self.products = products(kernel, self.trips, classes)
+        self.relations = [op for op in classes.relations if op in self.trips]
+        starts = [v for p in self.products for v in (*p.op.operands, p.op.result)]
+        self.reach = reachable(classes, starts, self.relations)
+        self.points = Points.of(Liveness(self.trips).points(kernel), classes)
+        self.room = exchange_room(kernel, target)
+        self._prices: dict[int, Prices] = {}
+
+    def prices(self, waves: int) -> Prices:
+        """The prices for a number of waves."""
+        if waves not in self._prices:
+            model = CostModel(self.target, waves)
+            self._prices[waves] = Prices(model, self.classes, self.trips.items(), self.reach, self.room)
+        return self._prices[waves]
+
+    def model(self, waves: int) -> CostModel:
+        """The cost model for a number of waves."""
+        return self.prices(waves).model
+
+    # -- searching ---------------------------------------------------------------------------------------------------
+
+    def candidates(self, product: Product, waves: int) -> Candidates:
+        """(lower bound, rank, mapping), cheapest first; the rank makes the order of equals certain."""
+        model = self.model(waves)
+        found = mappings(product.op, waves, self.target, tuple(product.producers))
+        bounds = [(self._bound(product, m, model).total, i, m) for i, m in enumerate(found)]
+        return sorted(bounds, key=lambda x: x[:2])
+
+    def _bound(self, product: Product, mapping: Mapping, model: CostModel) -> Clocks:
+        """Clocks of the products and of the LDS reads of their operands."""
+        a = product.op.operands[0].tile.elem
+        rows, cols, depth = fragments_of(product.shape, mapping)
+        cost = self._instructions(product, mapping, model)
+        for fragments, unit, read in (
+            (rows, mapping.instr[0], product.reads[0]),
+            (cols, mapping.instr[1], product.reads[1]),
+        ):
+            if read is None:
+                continue
+            trips, along = read
+            elements = fragments * depth * unit * mapping.instr[2] / self.target.wave_size
+            cost.add(
+                model.lds_access(elements * a.bytes / WIDEST, "ds_read_b128" if along else self._across(a.bits)), trips
+            )
+        return cost
+
+    def _instructions(self, product: Product, mapping: Mapping, model: CostModel) -> Clocks:
+        """Clocks of the matrix instructions."""
+        rows, cols, depth = fragments_of(product.shape, mapping)
+        cost = Clocks()
+        cost.add(
+            model.products(rows * cols * depth, instruction_of(product.op, mapping.instr, self.target)[1]),
+            product.trips,
+        )
+        return cost
+
+    def _across(self, bits: int) -> str:
+        """The cheapest kind of read across rows, or along rows where the tile was turned before."""
+        transposing = bits == 16 and self.target.supports("lds_transpose_read_b16")
+        return TRANSPOSING if transposing else "ds_read_b128"
+
+    def search(self, waves: int) -> Decision:
+        """The cheapest choice for a number of waves. Raises CompileError where there is none."""
+        lists = [self.candidates(p, waves) for p in self.products]
+        rest = sum(item.least * item.trips for item in self.prices(waves).items)
+        if len(lists) > 1:
+            lists = [self._sharpened(i, found, waves) for i, found in enumerate(lists)]
+        best: Choice | None = None
+        others: list[Choice | None] = [None] * len(lists)
+        failure: LayoutError | None = None
+        evaluated = 0
+        for bound, chosen in _best_first([[c[0] for c in found] for found in lists]):
+            if best is not None:
+                enough = max(best.clocks.total, *(o.clocks.total if o else math.inf for o in others))
+                if evaluated >= MOST_EVALUATED or bound + rest >= enough:
+                    break
+            picked = tuple(found[i][2] for found, i in zip(lists, chosen, strict=True))
+            try:
+                choice = self.evaluate(waves, picked)
+            except LayoutError as e:
+                failure = e
+                continue
+            evaluated += 1
+            if best is None or choice.clocks.total < best.clocks.total:
+                best, choice = choice, best
+                others = [o if o and o.mappings[i] != best.mappings[i] else None for i, o in enumerate(others)]
+            if choice is not None:
+                for i, other in enumerate(others):
+                    differs = choice.mappings[i] != best.mappings[i]
+                    if differs and (other is None or choice.clocks.total < other.clocks.total):
+                        others[i] = choice
+        if best is None:
+            op = self.products[0].op
+            raise error(
+                "E0337", f"no layout for this 'mma': {failure}", op.loc, legal="a tile that the wave grid divides"
+            )
+        return Decision(waves, self.products, best, others, [len(x) for x in lists], evaluated)
+
+    def _sharpened(self, number: int, found: Candidates, waves: int) -> Candidates:
+        """Bounds that also hold what depends on the result of this product alone: work on it, and its reductions."""
+        product, prices = self.products[number], self.prices(waves)
+        reached = [reachable(self.classes, [p.op.result], self.relations, exactly=True) for p in self.products]
+        mine = reached[number].difference(*(r for i, r in enumerate(reached) if i != number), self.known)
+        items = [item for item in prices.items if mine.issuperset(item.roots)]
+        extra: dict[Mapping, float] = {}
+        sharp: Candidates = []
+        for bound, rank, mapping in found:
+            plain = replace(mapping, k_of="wide")
+            if plain not in extra:
+                try:
+                    layouts = Layouts(self.classes, self.known)
+                    layouts.put(product.op.result, layouts_of(product.shape, product.bits, plain)[2])
+                    layouts.propagate(self.relations)
+                    extra[plain] = sum((i.price(layouts.layout).total - i.least) * i.trips for i in items)
+                except LayoutError:
+                    extra[plain] = 0.0
+            sharp.append((bound + extra[plain], rank, mapping))
+        return sorted(sharp, key=lambda x: x[:2])
+
+    def evaluate(self, waves: int, picked: tuple[Mapping, ...]) -> Choice:
+        """Works out a choice. Raises LayoutError where a mapping has no layouts."""
+        demands: list[Demand] = []
+        for product, mapping in zip(self.products, picked, strict=True):
+            producer = None
+            if mapping.k_of != "wide":
+                number, turned = product.producers[mapping.k_of]
+                producer = demands[number][2]
+                producer = transposed(producer, (1, 0)) if turned else producer
+            demands.append(layouts_of(product.shape, product.bits, mapping, producer))
+        layouts = Layouts(self.classes, self.known)
+        layouts.put_products({p.op: d for p, d in zip(self.products, demands, strict=True)})
+        layouts.propagate(self.relations)
+        known, prices = layouts.layout, self.prices(waves)
+        cost = prices.total(known)
+        for product, mapping, demand in zip(self.products, picked, demands, strict=True):
+            cost.add(self._instructions(product, mapping, prices.model))
+            cost.add(prices.product(product.op, demand, known), product.trips)
+        registers = self.points.registers(prices, known) + RESERVED_REGISTERS
+        cost.add(prices.model.over_budget(registers, self._budget(waves)))
+        return Choice(picked, tuple(demands), cost, registers)
+
+    def _budget(self, waves: int) -> int:
+        """Registers of a wave. Where the number of waves is open, it is chosen so that the vector file suffices."""
+        budget = self.target.registers_per_wave(-(-waves // self.target.simds_per_cu))
+        return min(budget, self.target.max_arch_vgprs) if self.open_waves else budget
+
+    # -- numbers of waves --------------------------------------------------------------------------------------------
+
+    def throughput(self, decision: Decision) -> float:
+        """Clocks per workgroup where a CU has as many workgroups as fit, with a share of those of a lone one."""
+        per_wave = -(-decision.best.registers // self.target.vgpr_granule) * self.target.vgpr_granule
+        slots = min(self.target.max_waves_per_simd, max(1, self.target.registers_per_lane // per_wave))
+        by_registers = slots * self.target.simds_per_cu // decision.waves
+        resident = max(1, min(by_registers, self.target.lds_bytes // max(1, staged_bytes(self.kernel, self.trips))))
+        c = decision.best.clocks
+        alone = c.total
+        return max(self._busy(c, decision.waves), alone / resident) + ALONE * alone
+
+    def _busy(self, c: Clocks, waves: int) -> float:
+        """Clocks in which the busiest unit of a CU works for one workgroup."""
+        per_simd = -(-waves // self.target.simds_per_cu)
+        simds = (c.matrix + c.vector) / per_simd * waves / self.target.simds_per_cu
+        return max(simds, c.lds, c.memory) + c.registers
+
+    def least_throughput(self, waves: int) -> float:
+        """No choice for this number of waves has a better `throughput`."""
+        if self.points.least(self.prices(waves)) + RESERVED_REGISTERS > self._budget(waves):
+            return math.inf
+        cost = Clocks()
+        for p in self.products:
+            cost.add(self._bound(p, self.candidates(p, waves)[0][2], self.model(waves)))
+        return self._busy(replace(cost, lds=0.0), waves) + ALONE * cost.total
+
+
+def _best_first(lists: Sequence[Sequence[float]]) -> Iterator[tuple[float, tuple[int, ...]]]:
+    """(sum, indices) of every way to take one number of each ascending list, by ascending sum; equal sums by indices."""
+    start = (0,) * len(lists)
+    heap = [(sum(x[0] for x in lists), start)]
+    seen = {start}
+    while heap:
+        total, chosen = heapq.heappop(heap)
+        yield total, chosen
+        for i, found in enumerate(lists):
+            following = (*chosen[:i], chosen[i] + 1, *chosen[i + 1 :])
+            if following[i] < len(found) and following not in seen:
+                seen.add(following)
+                heapq.heappush(heap, (sum(x[j] for x, j in zip(lists, following, strict=True)), following))
