@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 from check_kernels import CHIPS, run
@@ -101,7 +103,8 @@ def test_llvm_keeps_enough_wait_states(chip: str, shape: str, n: int) -> None:
     assert waits
     for i in waits:
         collect = Collector(False, 100)
-        program.instructions[:] = [inst for k, inst in enumerate(kept) if k != i]
-        hazards(program, np.ones(len(kept), np.uint64), simulator.target, collect)
-        program.instructions[:] = kept
+        changed = copy.copy(program)
+        changed.instructions = kept[:i] + kept[i + 1 :]
+        changed.addresses = program.addresses[:i] + program.addresses[i + 1 :]
+        hazards(changed, np.ones(len(kept), np.uint64), simulator.target, collect)
         assert collect.findings, (i, kept[i])

@@ -28,7 +28,8 @@ from numpy.typing import NDArray
 
 from tileir.simulator import state
 from tileir.simulator.checks.collect import Collector
-from tileir.simulator.checks.registers import registers
+from tileir.simulator.checks.paths import Paths, Registers
+from tileir.simulator.checks.wait_states import missing_states
 from tileir.simulator.decoder import Instruction, Operand
 from tileir.simulator.faults import Finding, Party
 from tileir.simulator.native.op import checks_of
@@ -43,11 +44,14 @@ _FARTHEST = 24
 """No dependence needs as many wait states."""
 _VALU_TO_MATRIX = 2
 """Wait states from a VALU result to an MFMA that reads it. [LLVM 22, GCNHazardRecognizer]"""
-_VECTOR = frozenset(range(state.CHECK_SGPR))
+_VECTOR = (1 << state.CHECK_SGPR) - 1
 
 
-def _covered(*operands: Operand) -> frozenset[int]:
-    return frozenset(n for first, count in checks_of(*operands) for n in range(first, first + count))
+def _covered(*operands: Operand) -> int:
+    out = 0
+    for first, count in checks_of(*operands):
+        out |= ((1 << count) - 1) << first
+    return out
 
 
 @dataclass(frozen=True)
@@ -55,9 +59,9 @@ class _Matrix:
     """A matrix instruction: registers of its operands and its length in passes."""
 
     name: str
-    result: frozenset[int]
-    accumulator: frozenset[int]
-    factors: frozenset[int]
+    result: int
+    accumulator: int
+    factors: int
     passes: int
 
     @property
@@ -87,7 +91,7 @@ def _matrix(inst: Instruction, target: Target) -> _Matrix | None:
 
 
 def _needed(
-    first: _Matrix, live: frozenset[int], inst: Instruction, second: _Matrix | None, chip: str
+    first: _Matrix, live: int, inst: Instruction, second: _Matrix | None, own: Registers, chip: str
 ) -> tuple[int, str]:
     """Wait states that ``inst`` must keep from ``first``, whose results ``live`` still stand; and what it does."""
     surcharge = int(chip == "gfx950" and first.passes != 2)
@@ -108,71 +112,49 @@ def _needed(
             return 0, ""
         partly = first.passes + (0 if first.kind == "f32" else 1 + surcharge)
         return partly, "reads a part of the result of an MFMA as its accumulator"
-    reads, writes = registers(inst)
     if inst.encoding in _MEMORY:
         memory = _F64_SMALL_MEMORY if small else _F64_MEMORY
-        return (memory if first.kind == "f64" else read, "reads the result of an MFMA") if live & reads else (0, "")
+        return (memory if first.kind == "f64" else read, "reads the result of an MFMA") if live & own.reads else (0, "")
     if not inst.name.startswith("v_"):
         return 0, ""
-    if live & reads:
+    if live & own.reads:
         return read, "reads the result of an MFMA"
-    if live & writes:
+    if live & own.writes:
         return read, "overwrites the result of an MFMA"
-    if first.accumulator & writes and first.kind != "f64":
+    if first.accumulator & own.writes and first.kind != "f64":
         return first.passes - 1, "overwrites the accumulator that an MFMA still reads"
     return 0, ""
 
 
-def _states(inst: Instruction) -> int:
-    return inst.operands[0].index + 1 if inst.name == "s_nop" else 1
-
-
 class _Walk:
-    def __init__(self, program: Program, counts: NDArray[np.uint64], target: Target, collect: Collector) -> None:
-        self.program, self.collect = program, collect
-        self.executed = [inst if counts[i] else None for i, inst in enumerate(program.instructions)]
-        self.matrices = [_matrix(inst, target) if inst and is_matrix(inst) else None for inst in self.executed]
-        self.numbers = {address: i for i, address in enumerate(program.addresses)}
+    def __init__(self, paths: Paths, target: Target, collect: Collector) -> None:
+        self.paths, self.collect = paths, collect
+        self.matrices = [_matrix(inst, target) if inst and is_matrix(inst) else None for inst in paths.executed]
 
-    def _successors(self, i: int, inst: Instruction) -> list[int]:
-        out: list[int] = []
-        if not inst.name.startswith(("s_endpgm", "s_setpc", "s_swappc", "s_branch", "s_call")):
-            out.append(i + 1)
-        if inst.name.startswith(("s_branch", "s_cbranch")) and inst.operands[-1].kind == "label":
-            target = self.numbers.get(self.program.addresses[i] + inst.size + inst.operands[-1].index)
-            if target is not None:
-                out.append(target)
-        return out
+    def behind_matrix(self, start: int, first: _Matrix) -> None:
+        chip = self.paths.program.chip
 
-    def follow(self, start: int, first: _Matrix | None, farthest: int) -> None:
-        """All executed instructions near behind an MFMA, or (None) behind another vector instruction, along every path."""
-        nearest: dict[int, int] = {}
-        inst = self.program.instructions[start]
-        assert inst is not None
-        work = [(start + 1, 0, first.result if first else registers(inst)[1] & _VECTOR)]
-        while work:
-            i, states, live = work.pop()
-            inst = self.executed[i] if i < len(self.executed) else None
-            if inst is None or states >= farthest or nearest.get(i, farthest) <= states or not live:
-                continue
-            nearest[i] = states
-            matrix = self.matrices[i]
-            if first:
-                needed, what = _needed(first, live, inst, matrix, self.program.chip)
-            else:
-                meets = matrix is not None and bool(live & (matrix.factors | matrix.accumulator))
-                needed, what = (
-                    (_VALU_TO_MATRIX if meets else 0),
-                    "is an MFMA that reads the result of a VALU instruction",
-                )
+        def visit(i: int, states: int, live: int) -> None:
+            inst = self.paths.executed[i]
+            assert inst is not None
+            needed, what = _needed(first, live, inst, self.matrices[i], self.paths.registers[i], chip)
             if states < needed:
                 self._report(start, i, states, needed, what)
-            live = live - registers(inst)[1]
-            work += [(n, states + _states(inst), live) for n in self._successors(i, inst)]
+
+        self.paths.follow(start, first.result, _FARTHEST, visit)
+
+    def behind_vector(self, start: int) -> None:
+        def visit(i: int, states: int, live: int) -> None:
+            matrix = self.matrices[i]
+            if matrix is not None and live & (matrix.factors | matrix.accumulator):
+                what = "is an MFMA that reads the result of a VALU instruction"
+                self._report(start, i, states, _VALU_TO_MATRIX, what)
+
+        self.paths.follow(start, self.paths.registers[start].writes & _VECTOR, _VALU_TO_MATRIX, visit)
 
     def _report(self, start: int, i: int, states: int, needed: int, what: str) -> None:
         def make() -> Finding:
-            first, second = self.program.location(start), self.program.location(i)
+            first, second = self.paths.program.location(start), self.paths.program.location(i)
             message = f"the instruction {what}: {states} wait states stand between the two, {needed} are needed"
             return Finding("mfma-hazard", message, Party(second, (0, 0, 0), 0), Party(first, (0, 0, 0), 0))
 
@@ -180,11 +162,14 @@ class _Walk:
 
 
 def hazards(program: Program, counts: NDArray[np.uint64], target: Target, collect: Collector) -> None:
-    """Looks behind every MFMA and VALU instruction that was executed, along paths of executed instructions. counts: by record number."""
-    walk = _Walk(program, counts, target, collect)
+    """Missing wait states behind all instructions that were executed, along paths of executed instructions. counts: by
+    record number."""
+    paths = Paths(program, counts)
+    walk = _Walk(paths, target, collect)
     for i, matrix in enumerate(walk.matrices):
-        inst = walk.executed[i]
+        inst = paths.executed[i]
         if matrix is not None:
-            walk.follow(i, matrix, _FARTHEST)
+            walk.behind_matrix(i, matrix)
         elif inst is not None and inst.name.startswith("v_") and not inst.name.startswith(("v_dot", "v_nop")):
-            walk.follow(i, None, _VALU_TO_MATRIX)
+            walk.behind_vector(i)
+    missing_states(paths, collect)

@@ -68,6 +68,17 @@ def _numbers(operand: Operand) -> range:
     return range(found[0], min(found[0] + found[1], c.SHADOW_REGISTERS))
 
 
+def _chosen(inst: Instruction, place: int, numbers: range) -> range:
+    """The registers of source ``place`` that count: packed f32 operations may take one half of a pair twice."""
+    if not (inst.name.startswith("v_pk_") and inst.name.endswith(("_f32", "_mov_b32"))) or len(numbers) != 2:
+        return numbers
+    op_sel = inst.modifiers.get("op_sel", 0) >> place & 1
+    high = inst.modifiers.get("op_sel_hi", -1) >> place & 1
+    if inst.name.endswith("_mov_b32"):
+        high = op_sel
+    return numbers if op_sel != high else numbers[op_sel : op_sel + 1]
+
+
 def splits(inst: Instruction) -> tuple[list[Operand], list[Operand]]:
     """Operands that are read and operands that are written."""
     n, name = results(inst), inst.name
@@ -108,6 +119,7 @@ def items(inst: Instruction) -> list[int]:
         if name.startswith(_WIDE_SUMS) and place == 2:
             # compilers leave the upper half of the addend undefined where only the lower half of the sum counts
             numbers = numbers[:1]
+        numbers = _chosen(inst, place, numbers)
         for number in numbers:
             any_lane = across or number >= state.CHECK_SGPR
             out.append(number | (c.ITEM_READ_ANY if any_lane else c.ITEM_READ_ACTIVE) << 16)
@@ -125,8 +137,18 @@ def copies(inst: Instruction) -> list[tuple[int, int]]:
     Compilers copy and spill registers that hold nothing yet, or half of a pair that does: that is no fault as long as
     nothing is computed from it.
     """
-    if inst.name not in _MOVES or "dpp" in inst.encoding or "sdwa" in inst.encoding:
+    if inst.name not in (*_MOVES, "v_pk_mov_b32") or "dpp" in inst.encoding or "sdwa" in inst.encoding:
         return []
+    if inst.name == "v_pk_mov_b32":
+        target = _numbers(inst.operands[0])
+        sources = [_chosen(inst, i, _numbers(o)) for i, o in enumerate(inst.operands[1:3])]
+        if (
+            any(len(numbers) != 1 for numbers in sources)
+            or inst.modifiers.get("neg_lo")
+            or inst.modifiers.get("neg_hi")
+        ):
+            return []
+        return [(numbers[0], to) for numbers, to in zip(sources, target, strict=True)]
     destination, source = inst.operands[:2]
     if source.neg or source.abs:
         return []
