@@ -13,8 +13,21 @@ if TYPE_CHECKING:
     from tileir.simulator.faults import SimulatorError, SimulatorFault, Statistics
     from tileir.simulator.launch import Module, Simulator
     from tileir.simulator.memory import Allocation, Memory
+    from tileir.simulator.timing.estimate import TimeOptions, estimate
+    from tileir.simulator.timing.result import Timing
 
-__all__ = ["Allocation", "Memory", "Module", "Simulator", "SimulatorError", "SimulatorFault", "Statistics"]
+__all__ = [
+    "Allocation",
+    "Memory",
+    "Module",
+    "Simulator",
+    "SimulatorError",
+    "SimulatorFault",
+    "Statistics",
+    "TimeOptions",
+    "Timing",
+    "estimate",
+]
 
 _HOMES = {
     "Allocation": "memory",
@@ -24,6 +37,9 @@ _HOMES = {
     "SimulatorError": "faults",
     "SimulatorFault": "faults",
     "Statistics": "faults",
+    "TimeOptions": "timing.estimate",
+    "Timing": "timing.result",
+    "estimate": "timing.estimate",
 }
 
 

@@ -15,7 +15,7 @@ from tileir.tools.common import EXIT_ERROR, EXIT_OK, Parser, UsageError, run_too
 
 if TYPE_CHECKING:
     from tileir.codeobject import CodeObject, Kernel
-    from tileir.simulator import Allocation, Module, SimulatorFault, Statistics
+    from tileir.simulator import Allocation, Module, SimulatorFault, Statistics, Timing
     from tileir.simulator.faults import Finding, Party
     from tileir.tools.sim_arguments import Buffer
 
@@ -67,6 +67,17 @@ def parser() -> argparse.ArgumentParser:
         metavar="LIST",
         help="also look for race, uninit, barrier, hazard (commas), or all; wait and bounds are always on",
     )
+    p.add_argument(
+        "--time",
+        action="store_true",
+        help="also estimate how long the launch takes on the hardware, and what it waits for",
+    )
+    p.add_argument(
+        "--time-sample",
+        action="store_true",
+        help="estimate the time, and execute only the workgroups that this needs: results are not complete",
+    )
+    p.add_argument("--product", default="", metavar="NAME", help="for --time: MI300X (default), MI325X, MI355X")
     p.add_argument("--max-instructions", type=_count, metavar="N", help="limit for one workgroup (default 100 million)")
     p.add_argument("--seed", type=_count, default=0, help="of random arguments (default 0)")
     p.add_argument("--json", metavar="FILE", help="write the summary as JSON (- is standard output)")
@@ -180,6 +191,12 @@ class _Run:
             parse(args.check)
         except SimulatorError as e:
             raise UsageError(f"--check {args.check}: {e}") from None
+        self.timed = bool(args.time or args.time_sample)
+        if self.timed and args.check:
+            raise UsageError("--time and --check are two runs: give one of them")
+        if args.product and not self.timed:
+            raise UsageError("--product is for --time")
+        self.timing: Timing | None = None
         self.arguments = kernel.metadata.explicit_args
         self.values = sim_arguments.values(args.arg, self.arguments, args.seed)
         self.outputs = sim_arguments.settings(args.out, self.arguments, "--out")
@@ -211,13 +228,8 @@ class _Run:
                     values.append(value)
             module.program(self.kernel.name)
             translated = time.perf_counter()
-            limits = {"max_instructions": self.args.max_instructions, "stack": self.args.stack}
-            limits["check"] = self.args.check or None
-            given = {name: value for name, value in limits.items() if value is not None}
             try:
-                statistics = module.launch(
-                    self.kernel.name, self.args.grid, self.block, values, lds_dynamic=self.args.lds, **given
-                )
+                statistics = self._launch(module, values)
             except SimulatorFault as e:
                 fault = e
             ended = time.perf_counter()
@@ -231,16 +243,34 @@ class _Run:
             write_output(path, npy(after[position]))
         summary = self._summary(module, statistics, fault, translated - started, ended - translated)
         summary["buffers"] = [_buffer(b, after[i]) for i, (b, _) in buffers.items()]
+        if self.timing is not None:
+            summary["timing"] = self.timing.json()
         if self.args.json:
             write_output(self.args.json, json.dumps(summary, indent=2) + "\n")
         if self.args.json != "-":
             write_output(None, _table(summary))
+            if self.timing is not None:
+                write_output(None, "\n" + self.timing.text())
         found = fault.findings if fault is not None else statistics.findings if statistics is not None else ()
         for finding in found:
             print(f"{self.file}: {finding}", file=sys.stderr)
         if fault is not None:
             print(f"{self.file}: fault: {fault}", file=sys.stderr)
         return EXIT_ERROR if found or fault is not None else EXIT_OK
+
+    def _launch(self, module: Module, values: Sequence[bytes | Allocation]) -> Statistics:
+        """Runs the kernel, with an estimate of its time when one is wanted."""
+        limits = {"max_instructions": self.args.max_instructions, "stack": self.args.stack}
+        given = {name: value for name, value in limits.items() if value is not None}
+        where = (self.kernel.name, self.args.grid, self.block, values)
+        if not self.timed:
+            check = {"check": self.args.check} if self.args.check else {}
+            return module.launch(*where, lds_dynamic=self.args.lds, **check, **given)
+        from tileir.simulator import TimeOptions, estimate
+
+        options = TimeOptions(product=self.args.product, sample_only=self.args.time_sample)
+        self.timing = estimate(module, *where, options=options, lds_dynamic=self.args.lds, **given)
+        return self.timing.statistics
 
     def _summary(
         self,

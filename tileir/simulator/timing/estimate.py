@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
+
 from tileir.simulator.faults import SimulatorError, Statistics
 from tileir.simulator.inspect.occupancy import occupancy
 from tileir.simulator.program import Program
@@ -29,7 +31,7 @@ _RECORDED = 64
 _START = 1024
 """Instructions that are kept of workgroups which are not recorded in full."""
 _MOST_STARTS = 1 << 13
-"""Workgroups that are begun, at most, when not all are executed."""
+"""Workgroups that are begun when not all are executed, to see where they read."""
 DEFAULT_PRODUCTS = {"gfx942": "MI300X", "gfx950": "MI355X"}
 
 
@@ -37,10 +39,10 @@ DEFAULT_PRODUCTS = {"gfx942": "MI300X", "gfx950": "MI355X"}
 class TimeOptions:
     """product: what carries the chip, which decides the bandwidth of its memory; ``""`` is MI300X or MI355X.
 
-    sample_only: executes only the workgroups that are recorded in full, and begins others, so the results of the kernel are
-    not complete. window:
-    clocks for which the result says what each wave does. rounds: how often the simulated CU is filled with workgroups.
-    recorded: workgroups that are recorded for the caches, at most.
+    sample_only: executes only the workgroups that are recorded, and begins others, so the results of the kernel are not
+    complete and ``Timing.statistics`` counts what was begun. window: clocks for which the result says what each wave does.
+    rounds: how often the simulated CU is filled with workgroups. recorded: workgroups that are recorded in full, at most,
+    besides those of that CU.
     """
 
     product: str = ""
@@ -86,12 +88,13 @@ def estimate(
     own = dispatch.of_cu(0, 0)
     simulated = list(own[: max(1, options.rounds) * fits.workgroups_per_cu])
     wanted = sorted({*caches.sample(dispatch, target, options.recorded), *simulated})
-    recorder = Recorder(launch, wanted, _START)
+    begun = sorted({*wanted, *range(min(dispatch.count, _MOST_STARTS))})
+    recorder = Recorder(launch, wanted, _START, leave=options.sample_only)
     try:
         launch.watch(cast(Any, recorder))
         launch.prepare(DEFAULT_MAX_INSTRUCTIONS if max_instructions is None else max_instructions, strict_barriers)
         regions = [(a.address, a.address + a.size) for a in simulator.memory.allocations]
-        statistics = launch.run([dispatch.workgroup(n) for n in wanted] if options.sample_only else None)
+        statistics = launch.run([dispatch.workgroup(n) for n in begun] if options.sample_only else None)
     finally:
         launch.close()
     service = caches.memory_service(
@@ -114,8 +117,10 @@ def estimate(
     slowest = max(bandwidth, key=lambda level: bandwidth[level])
     if bandwidth[slowest] > cu_clocks:
         notes.append(f"the bandwidth of the {slowest}, not the simulated CU, decides the time")
-    if options.sample_only and statistics.workgroups < dispatch.count:
-        notes.append(f"{statistics.workgroups} of {dispatch.count} workgroups were executed: results are not complete")
+    if options.sample_only and len(wanted) < dispatch.count:
+        notes.append(
+            f"{len(wanted)} of {dispatch.count} workgroups were executed to their end: results are not complete"
+        )
     rows = summarise(program, table, cu)
     return Timing(
         chip=simulator.chip,
@@ -127,7 +132,7 @@ def estimate(
         clocks=max(cu_clocks, bandwidth[slowest]),
         cu_clocks=cu_clocks,
         bandwidth_clocks=bandwidth,
-        matrix_flops=_matrix_flops(program, target, statistics) * dispatch.count / max(1, statistics.workgroups),
+        matrix_flops=_matrix_flops(program, target, _executions(program, recorder, statistics, dispatch, options)),
         occupancy=fits,
         dispatch=dispatch,
         cu=cu,
@@ -150,13 +155,26 @@ def _product(options: TimeOptions, target: Target) -> str:
     return product
 
 
-def _matrix_flops(program: Program, target: Target, statistics: Statistics) -> float:
-    """Operations of all matrix instructions that were executed."""
-    total = 0
-    for address, inst in zip(program.addresses, program.instructions, strict=True):
+def _executions(
+    program: Program, recorder: Recorder, statistics: Statistics, dispatch: Dispatch, options: TimeOptions
+) -> list[float]:
+    """How often the whole grid executes each record: as counted, or scaled up from the workgroups that were recorded."""
+    if not options.sample_only:
+        return [float(statistics.executions.get(address, 0)) for address in program.addresses]
+    total = np.zeros(len(program.addresses), np.int64)
+    for trace in recorder.traces:
+        for wave in trace.waves:
+            total += np.bincount(wave.instructions["record"], minlength=len(total))
+    return (total * dispatch.count / max(1, len(recorder.traces))).tolist()
+
+
+def _matrix_flops(program: Program, target: Target, executions: Sequence[float]) -> float:
+    """Operations of all matrix instructions that are executed."""
+    total = 0.0
+    for inst, times in zip(program.instructions, executions, strict=True):
         if inst is not None and inst.name in target.mfma_by_name:
-            total += statistics.executions.get(address, 0) * target.mfma(inst.name).flops
-    return float(total)
+            total += times * target.mfma(inst.name).flops
+    return total
 
 
 def _extrapolate(cu: CuResult, resident: int) -> tuple[float, list[str]]:
