@@ -21,6 +21,7 @@ from tileir.simulator.timing.cache_sim import (
     Stream,
     filter_reads,
     simulate,
+    turn_orders,
 )
 
 CHIP = Geometry(line=128, l2_bytes=4 << 20, l2_ways=16, llc_bytes=256 << 20, llc_ways=16, lockstep=64)
@@ -59,10 +60,9 @@ def plain(streams, stream_of, shifts, geometry, xcds, slots_per_xcd):
         _, out = llc.touch(hashed(line), line, True)
         counts["llc_writebacks"] += bool(out and out[1])
 
-    first = rounds = 0
+    orders, rounds = turn_orders(len(slots)), 0
     while any(slots) or any(queues):
-        for turn in range(len(slots)):
-            s = (first + turn) % len(slots)
+        for s in orders[rounds % len(orders)]:
             x = s % xcds
             if slots[s] is None and queues[x]:
                 slots[s] = [queues[x].pop(0), 0]
@@ -91,7 +91,6 @@ def plain(streams, stream_of, shifts, geometry, xcds, slots_per_xcd):
                 levels[number].append(level)
             slots[s] = None if end == len(stream) else [number, end]
         rounds += 1
-        first = hashed(rounds)
     dirty = sum(d for cache in l2 for own in cache.content.values() for d in own.values())
     return counts, levels, dirty
 
@@ -187,3 +186,22 @@ def test_orders_of_workgroups_go_the_published_way():
         ranks = [np.argsort(np.argsort(x)) for x in (want, have)]
         assert np.corrcoef(*ranks)[0, 1] > 0.7
         assert max(abs(100 * h - w) for h, w in zip(have, want, strict=True)) < 25
+
+
+def test_no_workgroup_pays_for_the_others():
+    """All read the same lines: each is the first to touch its part of them."""
+    lines = np.arange(1 << 14)
+    stream = Stream(lines, np.full(len(lines), FETCH, np.uint8), np.zeros(len(lines), np.uint8))
+    got = simulate(
+        [stream],
+        np.zeros(64, np.int64),
+        np.zeros((64, 1), np.int64),
+        Geometry(128, 4 << 20, 16, 256 << 20, 16, lockstep=8),
+        xcds=8,
+        slots_per_xcd=8,
+        wanted=range(64),
+    )
+    first = np.array([int((got.levels[n] != L2).sum()) for n in range(64)])
+    assert first.sum() == 8 * len(lines)
+    assert first.min() > 0.7 * len(lines) / 8
+    assert first.max() < 1.3 * len(lines) / 8

@@ -40,6 +40,8 @@ HIERARCHY_ARGUMENTS = (
     "next",
     "ends",
     "slots",
+    "orders",
+    "order_count",
     "slot_workgroup",
     "slot_position",
     "slice",
@@ -184,12 +186,12 @@ def _access(b: Builder, a: _Arguments, look: _Lookup, level: Variable, line: Val
 
 def _hierarchy(symbol: str) -> str:
     """All workgroups of a grid. Each slot (a place for a workgroup on a CU) advances by ``slice`` accesses in its turn; a slot
-    that is free takes the next workgroup of its XCD. Slot s belongs to XCD s mod xcds. Each round begins at a slot that a hash
-    chooses, so that no workgroup is the first to touch what several share more often than the others."""
+    that is free takes the next workgroup of its XCD. Slot s belongs to XCD s mod xcds. Each round takes the slots in another
+    of the given orders, so that no workgroup is the first to touch what several share more often than the others."""
     b = Builder(symbol, "ptr %w", "void")
     a = _Arguments(b, HIERARCHY_ARGUMENTS)
     look, level, active, workgroup = _Lookup(b), b.var("i64", 0), b.var("i64", 1), b.var("i64", 0)
-    rounds, begin_at = b.var("i64", 0), b.var("i64", 0)
+    rounds = b.var("i64", 0)
 
     def word(name: str, index: Value) -> Value:
         return b.ptr(a.pointer(name), index << 3)
@@ -197,7 +199,7 @@ def _hierarchy(symbol: str) -> str:
     with b.while_(lambda: active.get().cmp("ne", 0)):
         active.set(0)
         with b.loop(a.value("slots")) as turn:
-            slot = _modulo(turn + begin_at.get(), a.value("slots"))
+            slot = b.load("i64", word("orders", rounds.get() * a.value("slots") + turn), 0, WORD)
             xcd = _modulo(slot, a.value("xcds"))
             workgroup.set(b.load("i64", word("slot_workgroup", slot), 0, WORD))
             with b.if_(workgroup.get().cmp("slt", 0)):
@@ -230,8 +232,7 @@ def _hierarchy(symbol: str) -> str:
                 b.store(stop, word("slot_position", slot), 0, WORD)
                 done = stop.cmp("eq", length)
                 b.store(done.select(b.const("i64", -1), number), word("slot_workgroup", slot), 0, WORD)
-        rounds.set(rounds.get() + 1)
-        begin_at.set(_modulo((rounds.get() * HASH) >> (64 - HASH_BITS), a.value("slots")))
+        rounds.set(_modulo(rounds.get() + 1, a.value("order_count")))
     b.ret()
     return b.text()
 

@@ -22,6 +22,8 @@ DIRTY, FETCH = native.DIRTY, native.FETCH
 BYPASS = native.BYPASS
 UNSAMPLED, L2, LLC, HBM = native.UNSAMPLED, native.L2, native.LLC, native.HBM
 MAX_SAMPLE_BITS = 6
+ORDERS = 64
+"""Different orders in which the workgroups on the chip take their turns; then they repeat."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,12 @@ def filter_reads(lines: Lines, codes: Bytes, size: int, ways: int, line: int) ->
     return hits.astype(np.bool_)
 
 
+def turn_orders(slots: int) -> Lines:
+    """(ORDERS, slots) random orders, the same each time."""
+    rng = np.random.default_rng(0)
+    return np.stack([rng.permutation(slots) for _ in range(ORDERS)]).astype(np.int64)
+
+
 def simulate(
     streams: Sequence[Stream],
     stream_of: Lines,
@@ -115,8 +123,8 @@ def simulate(
     """Runs the streams of all workgroups through the caches.
 
     stream_of: number of the stream of each workgroup, in the order of dispatch; workgroup i runs on XCD i mod xcds. shifts:
-    (workgroups, regions) lines to add. slots_per_xcd: workgroups that are on an XCD at once. They advance in lockstep; a
-    free slot takes the next workgroup of its XCD. wanted: workgroups whose accesses are told level by level. accesses: beyond
+    (workgroups, regions) lines to add. slots_per_xcd: workgroups that are on an XCD at once. They advance in lockstep, in
+    an order that changes; a free slot takes the next workgroup of its XCD. wanted: workgroups whose accesses are told level by level. accesses: beyond
     that number only a part of the sets, at least one in 64, is simulated.
     """
     count = len(stream_of)
@@ -145,6 +153,7 @@ def simulate(
     following = ends - per_xcd
     slots = xcds * slots_per_xcd
     slot_workgroup, slot_position = np.full(slots, -1, np.int64), np.zeros(slots, np.int64)
+    orders = turn_orders(slots)
     l2_sets = geometry.sets(geometry.l2_bytes, geometry.l2_ways, bits)
     llc_sets = geometry.sets(geometry.llc_bytes, geometry.llc_ways, bits)
     l2 = np.zeros(xcds * l2_sets * geometry.l2_ways, np.uint64)
@@ -162,6 +171,7 @@ def simulate(
         "order": order,
         "next": following,
         "ends": ends,
+        "orders": orders,
         "slot_workgroup": slot_workgroup,
         "slot_position": slot_position,
         "l2": l2,
@@ -171,6 +181,7 @@ def simulate(
     numbers = {
         "region_count": shifts.shape[1],
         "slots": slots,
+        "order_count": len(orders),
         "slice": geometry.lockstep,
         "l2_sets": l2_sets,
         "l2_ways": geometry.l2_ways,
