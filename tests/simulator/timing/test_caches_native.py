@@ -203,5 +203,5 @@ def test_no_workgroup_pays_for_the_others():
     )
     first = np.array([int((got.levels[n] != L2).sum()) for n in range(64)])
     assert first.sum() == pytest.approx(8 * len(lines), rel=0.05)  # some sets overflow
-    assert first.min() > 0.7 * len(lines) / 8
-    assert first.max() < 1.3 * len(lines) / 8
+    assert first.min() > 0.6 * len(lines) / 8
+    assert first.max() < 1.4 * len(lines) / 8

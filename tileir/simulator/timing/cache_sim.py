@@ -22,7 +22,7 @@ DIRTY, FETCH = native.DIRTY, native.FETCH
 BYPASS = native.BYPASS
 UNSAMPLED, L2, LLC, HBM = native.UNSAMPLED, native.L2, native.LLC, native.HBM
 MAX_SAMPLE_BITS = 6
-ORDERS = 64
+ORDERS = 1024
 """Different orders in which the workgroups on the chip take their turns; then they repeat."""
 
 
