@@ -18,7 +18,7 @@ from tileir.ir.types import SharedType, TileType
 from tileir.layout.conversion import conversion
 from tileir.layout.linear import LayoutError
 from tileir.layout.motion import shuffle_motion
-from tileir.passes.lane_code import can_shuffle, can_swap
+from tileir.passes.lane_code import can_shuffle, can_swap, reduced_waves
 from tileir.target import Target
 
 Checker = Callable[[Kernel, Target], None]
@@ -143,7 +143,7 @@ def _converted(kernel: Kernel, target: Target) -> None:
         elif op.name.startswith("reduce_") and op.attrs.get("parts", 1) == 1:
             layout, axis = op.operands[0].tile.layout, op.attrs["axis"]
             assert isinstance(axis, int)
-            if layout is not None and any(v[axis] for v in layout.wave):
+            if layout is not None and reduced_waves(layout, axis):
                 raise error(
                     "E1014",
                     f"'{op.name}' of %{op.operands[0].name} reduces across waves",

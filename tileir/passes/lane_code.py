@@ -441,3 +441,8 @@ def combines(bits: Sequence[int], target: Target) -> tuple[Combine, ...]:
 def reduced_bits(layout: Layout, axis: int) -> tuple[int, ...]:
     """Bits of the lane number whose lanes hold different elements along the axis."""
     return tuple(j for j, v in enumerate(layout.lane) if v[axis] and not layout.free.lane >> j & 1)
+
+
+def reduced_waves(layout: Layout, axis: int) -> tuple[int, ...]:
+    """Bits of the wave number whose waves hold different elements along the axis."""
+    return tuple(j for j, v in enumerate(layout.wave) if v[axis] and not layout.free.wave >> j & 1)

@@ -35,7 +35,7 @@ from tileir.ir.types import F32, I1, I8, SharedType, TileType
 from tileir.layout import Layout, LayoutError
 from tileir.passes.base import Context, Pass
 from tileir.passes.conversion_cost import buffer_bytes, cheapest_route, exchange_clocks
-from tileir.passes.lane_code import combines, reduced_bits
+from tileir.passes.lane_code import combines, reduced_bits, reduced_waves
 
 
 def crosses_waves(op: Op) -> bool:
@@ -43,7 +43,7 @@ def crosses_waves(op: Op) -> bool:
     layout = op.operands[0].tile.layout
     axis = op.attrs["axis"]
     assert layout is not None and isinstance(axis, int)
-    return op.attrs.get("parts", 1) == 1 and any(v[axis] for v in layout.wave)
+    return op.attrs.get("parts", 1) == 1 and bool(reduced_waves(layout, axis))
 
 
 def exchange(rw: Rewriter, x: Value, layout: Layout, names: list[str]) -> Value:
@@ -92,9 +92,10 @@ def _reduce(rw: Rewriter, op: Op) -> None:
     widened = elem.is_float and elem.bits < 32 and op.name in ("reduce_add", "reduce_mul")
     if widened:  # parts in a narrow type would be rounded once more
         x = rw.value("convert", [x], {"elem": F32}, hint=x.name)
-    along = sorted(v[axis] for v in layout.wave if v[axis])
+    bits = reduced_waves(layout, axis)
+    along = sorted(layout.wave[j][axis] for j in bits)
     inner, parts = along[0], 1 << len(along)
-    mixed = any(v[axis] and any(c for d, c in enumerate(v) if d != axis) for v in layout.wave)
+    mixed = any(any(c for d, c in enumerate(layout.wave[j]) if d != axis) for j in bits)
     if mixed or along != [inner << i for i in range(len(along))]:
         raise error(
             "E0902",
@@ -108,7 +109,7 @@ def _reduce(rw: Rewriter, op: Op) -> None:
 
     reduced = layout.reduce(axis)
     shape = tuple(parts if d == axis else n for d, n in enumerate(reduced.shape))
-    wave = [clear(v, v[axis] // inner) for v in layout.wave]
+    wave = [clear(v, v[axis] // inner if j in bits else 0) for j, v in enumerate(layout.wave)]
     partial = Layout.from_bases(shape, reduced.reg, reduced.lane, wave, reduced.reps)
     unit = tuple(1 if d == axis else 0 for d in range(len(shape)))
     part_bits = [tuple(c << i for c in unit) for i in range(len(along))]
@@ -135,7 +136,7 @@ def _remark_reduction(op: Op, across: bool, ctx: Context) -> None:
         how = ", ".join(f"{kind} ({count})" if count > 1 else kind for kind, count in means.items())
         parts.append(f"lanes in {len(steps)} steps by {how}")
     if across:
-        parts.append(f"{1 << sum(v[axis] > 0 for v in layout.wave)} waves through LDS")
+        parts.append(f"{1 << len(reduced_waves(layout, axis))} waves through LDS")
     ctx.log.remark("R0503", f"'{op.name}' to %{op.result.name} combines {'; '.join(parts)}", op.loc)
 
 

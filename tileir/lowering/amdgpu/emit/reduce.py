@@ -10,6 +10,7 @@ from tileir.ir.core import Op
 from tileir.ir.ops.reduce import neutral
 from tileir.ir.types import F32, I32, Elem
 from tileir.layout.linear import LANE_BITS, WAVE
+from tileir.lowering.amdgpu.emit.coords import register_table
 from tileir.lowering.amdgpu.emit.elementwise import Pieces
 from tileir.lowering.amdgpu.emit.lanes import Emitter
 from tileir.lowering.amdgpu.emit.shared import hole_test
@@ -41,12 +42,15 @@ def reduce(s: State, op: Op) -> None:
         test = hole_test(s, layout, r)
         return w.select(test, values[r], rest, element) if test else values[r]
 
+    done: dict[tuple[tuple[int, int], ...], str] = {}  # by place, for registers of the result that are copies of others
     out: list[str] = []
-    for group in layout.reduce_sources(axis):
-        total = _tree([value(r) for r in group if not r & skip], combine)
-        for step in steps:
-            total = _across(s, total, step, combine, wide)
-        out.append(p.convert(total, wide, x.elem))
+    for place, group in zip(register_table(layout.reduce(axis)), layout.reduce_sources(axis), strict=True):
+        if place not in done:
+            total = _tree([value(r) for r in group if not r & skip], combine)
+            for step in steps:
+                total = _across(s, total, step, combine, wide)
+            done[place] = p.convert(total, wide, x.elem)
+        out.append(done[place])
     s.values[op.result] = Tile(op.result.tile, 1, out)
 
 
