@@ -28,6 +28,7 @@ from tileir.passes.mfma_choice import (
     layouts_of,
     mappings,
     usual_waves,
+    waves_along,
 )
 from tileir.passes.mma_cost import TRANSPOSING, Clocks, CostModel
 from tileir.passes.price_mapping import Demand, Points, Prices, exchange_room, staged_bytes
@@ -108,7 +109,7 @@ class Problem:
         self.relations = [op for op in classes.relations if op in self.trips]
         starts = [v for p in self.products for v in (*p.op.operands, p.op.result)]
         self.reach = reachable(classes, starts, self.relations)
-        self.points = Points.of(Liveness(self.trips).points(kernel), classes)
+        self.points = Points.of(Liveness(self.trips).places(kernel), classes)
         self.room = exchange_room(kernel, target)
         self._prices: dict[int, Prices] = {}
 
@@ -220,8 +221,21 @@ class Problem:
                     extra[plain] = sum((i.price(layouts.layout).total - i.least) * i.trips for i in items)
                 except LayoutError:
                     extra[plain] = 0.0
-            sharp.append((bound + extra[plain], rank, mapping))
+            sharp.append((bound + extra[plain] + self._moves(number, mapping), rank, mapping))
         return sorted(sharp, key=lambda x: x[:2])
+
+    def _moves(self, number: int, mapping: Mapping) -> float:
+        """What later products must pay at least for an operand of which this mapping leaves no wave a whole row of k."""
+        v = self.products[number].op.result
+        model, cost = self.model(mapping.waves), 0.0
+        for product in self.products:
+            for name, (source, turned) in product.producers.items():
+                axis = 1 if (name == "a") != turned else 0
+                if source == number and waves_along(self.products[number].shape, mapping, axis) > 1:
+                    operand = product.op.operands["ab".index(name)].tile.elem
+                    accesses = v.tile.size * operand.bytes / WIDEST / (mapping.waves * self.target.wave_size)
+                    cost += product.trips * model.least_exchange(accesses).total
+        return cost
 
     def evaluate(self, waves: int, picked: tuple[Mapping, ...]) -> Choice:
         """Works out a choice. Raises LayoutError where a mapping has no layouts."""

@@ -91,7 +91,8 @@ def instruction_of(op: Op, shape: Shape, target: Target) -> tuple[Mfma, int]:
 
 def mappings(op: Op, waves: int, target: Target, producers: Sequence[str] = ()) -> tuple[Mapping, ...]:
     """All mappings onto `waves` waves that agree with what the text states; `producers` names the operands ("a", "b") that are
-    results of another `mma`. In a fixed order: small instructions first, swapped first.
+    results of another `mma`. In a fixed order: small instructions first, swapped first, k as a
+    producer has it first.
 
     Raises CompileError where the text states what cannot be.
     """
@@ -114,7 +115,7 @@ def mappings(op: Op, waves: int, target: Target, producers: Sequence[str] = ()) 
         for i in instrs
         for g in grids
         for swapped in orders
-        for k_of in ("wide", *producers)
+        for k_of in (*producers, "wide")
     )
 
 
@@ -160,16 +161,16 @@ def layouts_of(
     )
 
 
+def waves_along(shape: Shape, mapping: Mapping, axis: int) -> int:
+    """Waves with different rows (axis 0) or columns (axis 1) of the result; the others repeat them."""
+    fragments = -(-shape[axis] // mapping.instr[axis])
+    return min(mapping.grid[axis], 1 << (fragments - 1).bit_length())
+
+
 def fragments_of(shape: Shape, mapping: Mapping) -> Shape:
     """Instruction fragments along rows, columns and k that one wave computes, padding included."""
-
-    def per_wave(extent: int, waves: int, unit: int) -> int:
-        fragments = -(-extent // unit)
-        distinct = min(waves, 1 << (fragments - 1).bit_length())
-        return -(-fragments // distinct)
-
-    (m, n, k), (im, jn, lk) = shape, mapping.instr
-    return per_wave(m, mapping.grid[0], im), per_wave(n, mapping.grid[1], jn), -(-k // lk)
+    m, n, k = (-(-extent // unit) for extent, unit in zip(shape, mapping.instr, strict=True))
+    return -(-m // waves_along(shape, mapping, 0)), -(-n // waves_along(shape, mapping, 1)), k
 
 
 def usual_waves(kernel: Kernel) -> int:

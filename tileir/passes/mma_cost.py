@@ -205,6 +205,13 @@ class CostModel:
                 self._known[key] = self.through_lds(src, dst, elem)
         return self._known[key]
 
+    def least_exchange(self, accesses: float) -> Clocks:
+        """What an exchange between waves costs at least, of tiles that a lane writes by so many accesses."""
+        cost = Clocks(sync=2 * self.lds_latency + 2 * self.barrier)
+        cost.add(self.lds_access(accesses, "ds_write_b128"))
+        cost.add(self.lds_access(accesses, "ds_read_b128"))
+        return cost
+
     def through_lds(self, src: Layout, dst: Layout, elem: Elem, waves: bool = True) -> Clocks:
         """Writing in one layout and reading in another; between waves with a barrier before and after the read."""
         cost = Clocks(sync=2 * self.lds_latency + (2 * self.barrier if waves and self.waves > 1 else 0))

@@ -24,9 +24,15 @@ from tileir.passes.layout_classes import (
     transposed,
 )
 from tileir.passes.mma_cost import Clocks, CostModel, registers_of
-from tileir.passes.priced_ops import priced
+from tileir.passes.priced_ops import Place, priced
 from tileir.passes.split_access import WIDEST
 from tileir.target import Target
+
+# Registers of a tile that is read from LDS for one product: its pieces are read when the product comes to them, so that few
+# are alive at one time (the library's GEMMs have up to 60 registers besides their accumulators, addresses included).
+IN_FLIGHT = 32
+ALL = 1 << 30
+WORTH_EXCHANGE = 0.8  # of the clocks of a plain store: an exchange also takes LDS, registers and code
 
 Demand = tuple[Layout, Layout, Layout]
 Known = Dict[Value, Layout]  # layouts by the root of the class
@@ -226,25 +232,29 @@ class Prices:
 class Points:
     """The places of a kernel where most tiles are alive, as numbers of tiles of each class and element type."""
 
-    tiles: tuple[tuple[tuple[Value, int], ...], ...]  # (tile, how many like it) for each place
+    tiles: tuple[tuple[tuple[Value, int, int], ...], ...]  # (tile, how many like it, most registers) for each place
 
     @classmethod
-    def of(cls, places: Iterable[Sequence[Value]], classes: Classes) -> Points:
+    def of(cls, places: Iterable[Place], classes: Classes) -> Points:
         """From the tiles alive at each place."""
-        found: dict[object, tuple[tuple[Value, int], ...]] = {}
+        found: dict[object, tuple[tuple[Value, int, int], ...]] = {}
         for place in places:
-            like: dict[object, tuple[Value, int]] = {}
-            for v in place:
-                key = (classes.root(v), v.tile.elem.name)
-                first, count = like.get(key, (v, 0))
-                like[key] = first, count + 1
-            found.setdefault(frozenset((k, n) for k, (_, n) in like.items()), tuple(like.values()))
+            like: dict[object, tuple[Value, int, int]] = {}
+            for v in place.tiles:
+                most = IN_FLIGHT if v in place.passing else ALL
+                key = (classes.root(v), v.tile.elem.name, most)
+                first, count, _ = like.get(key, (v, 0, most))
+                like[key] = first, count + 1, most
+            found.setdefault(frozenset((k, x[1]) for k, x in like.items()), tuple(like.values()))
         return cls(tuple(found.values()))
 
     def registers(self, prices: Prices, known: Known) -> int:
         """Registers of the fullest place."""
         return max(
-            (sum(n * registers_of(prices.layout(known, v), v.tile.elem) for v, n in place) for place in self.tiles),
+            (
+                sum(n * min(most, registers_of(prices.layout(known, v), v.tile.elem)) for v, n, most in place)
+                for place in self.tiles
+            ),
             default=0,
         )
 
@@ -252,7 +262,8 @@ class Points:
         """No layouts need fewer registers."""
         words = prices.model.target.register_bytes
         return max(
-            (sum(n * prices.share(v) * v.tile.elem.bytes / words for v, n in p) for p in self.tiles), default=0.0
+            (sum(n * min(most, prices.share(v) * v.tile.elem.bytes / words) for v, n, most in p) for p in self.tiles),
+            default=0.0,
         )
 
 
@@ -285,7 +296,7 @@ def store_route(model: CostModel, op: Op, layout: Layout, room: int) -> tuple[La
     routed = Clocks()
     routed.add(cost)
     routed.add(model.memory(best, v.tile.elem, axis, width))
-    return (best, routed) if routed.total < direct.total else (layout, direct)
+    return (best, routed) if routed.total < WORTH_EXCHANGE * direct.total else (layout, direct)
 
 
 def exchange_room(kernel: Kernel, target: Target) -> int:

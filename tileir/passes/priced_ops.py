@@ -125,15 +125,23 @@ def _trips(op: Op) -> float:
     return float(ASSUMED_TRIPS)
 
 
+@dataclass(frozen=True)
+class Place:
+    """The tiles alive where a product runs; of those in `passing`, read from LDS for it alone, never more than a few pieces."""
+
+    tiles: tuple[Value, ...]
+    passing: frozenset[Value]
+
+
 class Liveness:
     """Which tiles are alive where a product runs. (Like `pressure`, but before there are layouts.)"""
 
     def __init__(self, counted: Mapping[Op, float]) -> None:
         self.counted = counted
-        self.found: list[tuple[Value, ...]] = []
+        self.found: list[Place] = []
 
-    def points(self, kernel: Kernel) -> list[tuple[Value, ...]]:
-        """The tiles alive at each product."""
+    def places(self, kernel: Kernel) -> list[Place]:
+        """One for each product."""
         self._block(kernel.body, {})
         return self.found
 
@@ -154,12 +162,20 @@ class Liveness:
                     outside = {**inside, **dict.fromkeys(used)}
                 before = self._block(region, outside)
                 live.update((v, None) for v in before if v not in region.args)
-            in_place = op.name == "mma" and len(op.operands) == 3 and op.operands[2] not in live
-            live.update(dict.fromkeys(op.operands))
             if op.name == "mma":
-                now = {**live, **({} if in_place else dict.fromkeys(op.results))}
-                self.found.append(tuple(v for v in now if is_tile(v) and not is_free(v) and not v.tile.elem.is_bool))
+                self._note(op, live)
+            live.update(dict.fromkeys(op.operands))
         return live
+
+    def _note(self, op: Op, after: Mapping[Value, None]) -> None:
+        in_place = len(op.operands) == 3 and op.operands[2] not in after
+        now = {**after, **dict.fromkeys(op.operands), **({} if in_place else dict.fromkeys(op.results))}
+        sources = dict.fromkeys(through_transposes(v)[0] for v in now)  # a transposition takes no registers
+        tiles = tuple(v for v in sources if is_tile(v) and not is_free(v) and not v.tile.elem.is_bool)
+        kept = {through_transposes(v)[0] for v in after}
+        read = (through_transposes(v)[0] for v in op.operands[:2])
+        passing = frozenset(v for v in read if v not in kept and v.owner is not None and v.owner.name == "shared_load")
+        self.found.append(Place(tiles, passing))
 
 
 def _defined(block: Block) -> set[Value]:

@@ -22,7 +22,6 @@ from tileir.lowering.amdgpu.emit.kernel import emit_module
 from tileir.lowering.amdgpu.failure import CodegenDiagnostic, CodegenError
 from tileir.lowering.amdgpu.worker import CompileOutput, worker_for
 from tileir.passes.manager import PrintAfter, find_kernel, run_pipeline
-from tileir.passes.mfma_choice import workgroup_waves
 from tileir.passes.pressure import peak, registers_of
 from tileir.target import Target
 
@@ -127,12 +126,17 @@ def compile_kernel(
 
 
 def _open_waves(module: Module, source: Kernel, target: str, options: Options) -> int:
-    """The default number of waves, 0 if the text or its schedule states one."""
-    bound = run_pipeline(
-        module, source.name, target, schedule=options.schedule, stop_after="specialise", log=Log()
-    ).kernel
-    stated = "waves" in bound.attrs or any(op.attrs.get("waves") for op in bound.walk())
-    return 0 if stated else workgroup_waves(bound)
+    """The number of waves that the layouts were made for, 0 if the text or its schedule states one."""
+
+    def after(step: str) -> Kernel:
+        return run_pipeline(module, source.name, target, schedule=options.schedule, stop_after=step, log=Log()).kernel
+
+    bound = after("specialise")
+    if "waves" in bound.attrs or any(op.attrs.get("waves") for op in bound.walk()):
+        return 0
+    chosen = after("assign-layouts").attrs["waves"]
+    assert isinstance(chosen, int)
+    return chosen
 
 
 def _compile_once(module: Module, kernel: str, target: str, options: Options, log: Log) -> Compiled:
