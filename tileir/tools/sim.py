@@ -77,6 +77,12 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="estimate the time, and execute only the workgroups that this needs: results are not complete",
     )
+    p.add_argument(
+        "--trace",
+        metavar="FILE.json",
+        help="estimate the time, and write what each wave does as a trace for ui.perfetto.dev",
+    )
+    p.add_argument("--report", metavar="FILE.html", help="estimate the time, and write a page by line, loop and cause")
     p.add_argument("--product", default="", metavar="NAME", help="for --time: MI300X (default), MI325X, MI355X")
     p.add_argument("--max-instructions", type=_count, metavar="N", help="limit for one workgroup (default 100 million)")
     p.add_argument("--seed", type=_count, default=0, help="of random arguments (default 0)")
@@ -191,7 +197,7 @@ class _Run:
             parse(args.check)
         except SimulatorError as e:
             raise UsageError(f"--check {args.check}: {e}") from None
-        self.timed = bool(args.time or args.time_sample)
+        self.timed = bool(args.time or args.time_sample or args.trace or args.report)
         if self.timed and args.check:
             raise UsageError("--time and --check are two runs: give one of them")
         if args.product and not self.timed:
@@ -245,6 +251,7 @@ class _Run:
         summary["buffers"] = [_buffer(b, after[i]) for i, (b, _) in buffers.items()]
         if self.timing is not None:
             summary["timing"] = self.timing.json()
+            self._write_forms(module, self.timing)
         if self.args.json:
             write_output(self.args.json, json.dumps(summary, indent=2) + "\n")
         if self.args.json != "-":
@@ -271,6 +278,21 @@ class _Run:
         options = TimeOptions(product=self.args.product, sample_only=self.args.time_sample)
         self.timing = estimate(module, *where, options=options, lds_dynamic=self.args.lds, **given)
         return self.timing.statistics
+
+    def _write_forms(self, module: Module, timing: Timing) -> None:
+        """The trace and the page, where they are wanted."""
+        from tileir.simulator.timing.html_report import as_html
+        from tileir.simulator.timing.perfetto import trace_json
+
+        program = module.program(self.kernel.name)
+        places = [program.location(i) for i in range(len(program.instructions))]
+        if self.args.trace:
+            title = f"{self.kernel.name} on {self.chip}: one compute unit (estimated)"
+            texts, lines = [p.disassembly for p in places], [p.source for p in places]
+            write_output(self.args.trace, trace_json(timing.cu, texts, lines, title=title, notes=timing.notes))
+        if self.args.report:
+            listing = [(p.pc, p.disassembly, p.source) for p in places]
+            write_output(self.args.report, as_html(timing, listing, Path(self.file).name))
 
     def _summary(
         self,

@@ -97,7 +97,7 @@ def test_slices_of_waves_and_units():
         (1, "matrix pipe busy", 0.004, 0.012),
         (1, "v_mfma_f32_16x16x32_bf16", 0.016, 0.016),
         (2, "ds_read_b128", 0, 0.004),
-        (2, "s_waitcnt vmcnt", 0.004, 0.02),
+        (2, "waits for vmcnt", 0.004, 0.02),
         (2, "v_mfma_f32_16x16x32_bf16", 0.024, pytest.approx(0.016)),
     ]
     units = [(e["name"], e["ts"], e["dur"]) for e in slices if e["pid"] == UNIT_PROCESS]
@@ -118,7 +118,7 @@ def test_counters():
     events = trace_events(result, PROGRAM, PLACES, title="CU")["traceEvents"]
     counters = [(e["name"], round(e["ts"] * 1000), *e["args"].values()) for e in events if e["ph"] == "C"]
     assert [c[1:] for c in counters if c[0] == "busy matrix pipes"] == [(0, 1), (24, 2), (32, 1), (40, 0)]
-    assert [c[1:] for c in counters if c[0] == "waiting: s_waitcnt vmcnt"] == [(4, 1), (40, 0)]
+    assert [c[1:] for c in counters if c[0] == "waves: waits for vmcnt"] == [(4, 1), (40, 0)]
     assert [c[1:] for c in counters if c[0] == "LDS operations"] == [(0, 1), (12, 0)]
     assert ("vmcnt of workgroup 7 wave 1", 3, 2) in counters
     assert ("lgkmcnt of workgroup 7 wave 1", 9, 1) in counters

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tileir.simulator.timing.records import Cause, CuResult, Unit
+from tileir.simulator.timing.result import CAUSE_TEXTS
 
 Event = dict[str, Any]
 
@@ -25,18 +26,6 @@ CU_PROCESS, UNIT_PROCESS = 1, 2
 COUNTER = np.dtype([("clock", "<u8"), ("wave", "<u2"), ("which", "u1"), ("value", "u1")])
 """A change of a counter of a wave: which is 0 for vmcnt, 1 for lgkmcnt; value holds from clock on."""
 COUNTERS = ("vmcnt", "lgkmcnt")
-_CAUSES = {
-    Cause.ISSUE: "another wave issues",
-    Cause.DEPENDENCY: "waits for a result",
-    Cause.MFMA_BUSY: "matrix pipe busy",
-    Cause.VALU_BUSY: "VALU busy",
-    Cause.LDS_BUSY: "LDS queue full",
-    Cause.VMEM_BUSY: "vector memory busy",
-    Cause.WAIT_VM: "s_waitcnt vmcnt",
-    Cause.WAIT_LGKM: "s_waitcnt lgkmcnt",
-    Cause.BARRIER: "s_barrier",
-    Cause.SLEEP: "s_sleep or s_nop",
-}
 CLOCKS_PER_MICROSECOND = 1000
 """The format counts microseconds; a clock is shown as a nanosecond."""
 
@@ -47,7 +36,7 @@ def _time(clock: int) -> float:
 
 def cause_name(cause: Cause) -> str:
     """What a wave waits for, in words."""
-    return _CAUSES.get(cause, cause.name.lower())
+    return CAUSE_TEXTS[cause.name.lower()]
 
 
 class _Writer:
@@ -126,7 +115,7 @@ class _Writer:
         for cause in Cause:
             own = intervals[intervals["cause"] == cause]
             if cause != Cause.NONE:
-                yield from _depth(f"waiting: {cause_name(cause)}", own["start"], own["end"], "waves")
+                yield from _depth(f"waves: {cause_name(cause)}", own["start"], own["end"], "waves")
         lds = intervals[(intervals["cause"] == Cause.NONE) & (intervals["unit"] == Unit.LDS)]
         yield from _depth("LDS operations", lds["start"], lds["end"], "operations")
         changes: NDArray[np.void] | None = getattr(self.cu, "counters", None)
