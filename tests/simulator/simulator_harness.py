@@ -79,6 +79,8 @@ class Bench:
         self.mode = 0xF0 | 1 << 8 | 1 << 9
         self.exec = FULL
         self.ieee = True
+        self.indexing: dict[int, int] = {}
+        """By position of the instruction, the operands that s_set_gpr_idx made relative to M0."""
 
     def row(self, operand: Operand, register: int = 0) -> NDArray[np.uint32]:
         """64 dwords of a register, writable."""
@@ -140,7 +142,10 @@ class Bench:
         """Executes and returns the status of the wave (1 = ended)."""
         program = [*instructions, end()]
         addresses = list(np.cumsum([0x1000, *(i.size for i in program)])[:-1].tolist())
-        context = [Context(self.chip, address, dynamic_mode=self.dynamic, ieee=self.ieee) for address in addresses]
+        context = [
+            Context(self.chip, address, dynamic_mode=self.dynamic, ieee=self.ieee, indexing=self.indexing.get(i, 0))
+            for i, address in enumerate(addresses)
+        ]
         self.ops = [lower(i, c) for i, c in zip(program, context, strict=True)]
         library = engine()
         self.records = Records(self.ops, addresses, library)

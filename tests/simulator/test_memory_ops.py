@@ -7,7 +7,6 @@ import pytest
 from simulator_harness import FULL, M0, OFF, Bench, imm, instruction, s, v, wait
 
 from tileir.simulator import state
-from tileir.simulator.native import atomic, buffer, global_memory, lds
 from tileir.simulator.native.global_memory import PRIVATE_APERTURE, SHARED_APERTURE
 from tileir.simulator.spec import memory as spec
 
@@ -34,9 +33,7 @@ def expect_load(memory: np.ndarray, address: np.ndarray, part: spec.Part, old: n
 EXECS = (FULL, 0x8000_0000_F0F0_0001)
 
 
-@pytest.mark.parametrize("name", sorted(spec.LDS_READS))
-@pytest.mark.parametrize("active", EXECS)
-def test_lds_read(name: str, active: int) -> None:
+def check_lds_read(name: str, active: int) -> None:
     part = spec.LDS_READS[name]
     b = Bench()
     memory = RNG.integers(0, 256, 65536).astype(np.uint8)
@@ -50,9 +47,7 @@ def test_lds_read(name: str, active: int) -> None:
     assert np.array_equal(registers(b, 10, part.dwords), want)
 
 
-@pytest.mark.parametrize("name", sorted(spec.LDS_WRITES))
-@pytest.mark.parametrize("active", EXECS)
-def test_lds_write(name: str, active: int) -> None:
+def check_lds_write(name: str, active: int) -> None:
     part = spec.LDS_WRITES[name]
     b = Bench()
     address = (RNG.permutation(64) * 24).astype(np.uint32)
@@ -65,8 +60,9 @@ def test_lds_write(name: str, active: int) -> None:
     assert np.array_equal(b.lds[:65536], want)
 
 
-@pytest.mark.parametrize("dwords,stride", [(1, ""), (2, ""), (1, "st64"), (2, "st64")])
-def test_lds_pairs(dwords: int, stride: str) -> None:
+def check_lds_pairs(name: str) -> None:
+    """ds_read2 and ds_write2, each through the other."""
+    dwords, stride = (2 if name.endswith("b64") else 1), "st64" if "st64" in name else ""
     unit = 4 * dwords * (64 if stride else 1)
     b = Bench()
     address = (LANES * 4 * dwords).astype(np.uint32)
@@ -90,15 +86,14 @@ def test_lds_pairs(dwords: int, stride: str) -> None:
     )
 
 
-@pytest.mark.parametrize("bits", [16, 8, 6, 4])
-def test_transposing_read(bits: int) -> None:
+def check_transposing_read(name: str) -> None:
     b = Bench("gfx950")
+    bits = int(name.rpartition("_b")[2])
     memory = RNG.integers(0, 256, 65536).astype(np.uint8)
     b.lds[:65536] = memory
     dwords = 3 if bits == 6 else 2
     address = (RNG.permutation(64) * 4 * dwords).astype(np.uint32)
     b.set(v(1), address)
-    name = f"ds_read_b{32 * dwords}_tr_b{bits}"
     b.must_run(instruction(name, v(10, dwords), v(1), encoding="ds", offset=8), DONE)
     assert np.array_equal(registers(b, 10, dwords), spec.transposing_read(memory, (address + 8).tolist(), bits))
 
@@ -142,38 +137,50 @@ def test_transposing_read_needs_all_lanes() -> None:
     assert b.run(instruction("ds_read_b64_tr_b16", v(10, 2), v(1), encoding="ds")) == state.FAULT_EXEC
 
 
-@pytest.mark.parametrize("active", EXECS)
-def test_permutes(active: int) -> None:
+def check_permute(name: str, active: int) -> None:
     b = Bench()
-    data, index = fill(b, 2, 1)[0], RNG.integers(0, 256, 64).astype(np.uint32)
+    function = {"ds_bpermute_b32": spec.bpermute, "ds_permute_b32": spec.permute}[name]
+    data, index = fill(b, 2, 1)[0], RNG.integers(0, 1 << 32, 64).astype(np.uint32)
     b.set(v(1), index)
-    for name, function in (("ds_bpermute_b32", spec.bpermute), ("ds_permute_b32", spec.permute)):
+    b.row(v(3))[:] = 5
+    b.exec = active
+    b.must_run(instruction(name, v(3), v(1), v(2), encoding="ds", offset=8), DONE)
+    want = function(index.tolist(), data, 8, active)
+    for lane in range(64):
+        assert b.row(v(3))[lane] == (want[lane] if active >> lane & 1 else 5)
+
+
+SWIZZLES = (
+    0x041F, 0x001F, 0x7C1F, 0x0200 | 0x1F, 0x2A | 0x0C00, 0x7FFF, 0,  # and, or, xor of the lane number
+    0x8000 | 0b00_01_10_11, 0x80FF, 0x80E4,  # quads
+    0xC000 | 5 << 5, 0xC400 | 9 << 5 | 3, 0xC3E0, 0xC7E1,  # rotation
+    0xE000, 0xE010, 0xE018, 0xE01C, 0xE01E, 0xE01F,  # FFT
+)  # fmt: skip
+
+
+def check_swizzle(name: str, active: int) -> None:
+    for offset in SWIZZLES:
+        b = Bench()
+        data = fill(b, 2, 1)[0]
         b.row(v(3))[:] = 5
         b.exec = active
-        b.must_run(instruction(name, v(3), v(1), v(2), encoding="ds", offset=8), DONE)
-        want = function(index.tolist(), data, 8, active)
-        for lane in range(64):
-            assert b.row(v(3))[lane] == (want[lane] if active >> lane & 1 else 5)
+        b.must_run(instruction(name, v(3), v(2), encoding="ds", offset=offset), DONE)
+        live = np.array([bool(active >> lane & 1) for lane in range(64)])
+        want = np.where(live, spec.swizzle(np.where(live, data, 0).astype(np.uint32), offset), 5)
+        assert np.array_equal(b.row(v(3)), want), hex(offset)
 
 
-@pytest.mark.parametrize(
-    "offset",
-    [
-        0x041F,
-        0x001F,
-        0x7C1F,
-        0x0200 | 0x1F,
-        0x8000 | 0b00_01_10_11,
-        0x2A | 0x0C00,
-        0xC000 | 5 << 5,
-        0xC400 | 9 << 5 | 3,
-    ],
-)
-def test_swizzle(offset: int) -> None:
-    b = Bench()
-    data = fill(b, 2, 1)[0]
-    b.must_run(instruction("ds_swizzle_b32", v(3), v(2), encoding="ds", offset=offset), DONE)
-    assert np.array_equal(b.row(v(3)), spec.swizzle(data, offset))
+def test_swizzle_by_hand() -> None:
+    """[ISA, DS_SWIZZLE_B32] FFT of 32, 16 and 8 points reverses 5, 4 and 3 bits of the lane number; quads; rotation by 5
+    among 32 lanes; swap of neighbours by xor with 1."""
+    lanes = np.arange(64, dtype=np.uint32)
+    assert spec.swizzle(lanes, 0xE000)[[1, 2, 6, 31, 33]].tolist() == [16, 8, 12, 31, 48]
+    assert spec.swizzle(lanes, 0xE010)[[1, 2, 17, 47]].tolist() == [8, 4, 24, 47]
+    assert spec.swizzle(lanes, 0xE018)[[1, 4, 9, 36]].tolist() == [4, 1, 12, 33]
+    assert spec.swizzle(lanes, 0xE01F).tolist() == lanes.tolist()
+    assert spec.swizzle(lanes, 0x8000 | 0b00_01_10_11)[:8].tolist() == [3, 2, 1, 0, 7, 6, 5, 4]
+    assert spec.swizzle(lanes, 0xC000 | 5 << 5)[[0, 26, 27, 31, 32, 59]].tolist() == [5, 31, 0, 4, 37, 32]
+    assert spec.swizzle(lanes, 0x041F)[:4].tolist() == [1, 0, 3, 2]
 
 
 def test_lds_bounds() -> None:
@@ -196,17 +203,14 @@ def addresses(b: Bench, register: int, base: int, offsets: np.ndarray) -> None:
     b.set(v(register, 2), full)
 
 
-@pytest.mark.parametrize("tail", sorted(spec.LOADS))
-@pytest.mark.parametrize("space", ["global", "flat", "scratch", "buffer"])
-@pytest.mark.parametrize("active", EXECS)
-def test_load(space: str, tail: str, active: int) -> None:
+def check_load(name: str, active: int) -> None:
+    space, _, tail = name.partition("_load_")
     part = spec.LOADS[tail]
     b = Bench(scratch_bytes=256)
     allocation, memory = device(b)
     offsets = RNG.permutation(64).astype(np.int64) * 20 + (1 if space != "buffer" and part.bits == 8 else 0)
     old = fill(b, 10, part.dwords)
     b.exec = active
-    name = f"{space}_load_{tail}"
     destination = v(10, part.dwords)
     if space == "global":
         b.set_sgpr64(4, allocation.address)
@@ -232,17 +236,15 @@ def test_load(space: str, tail: str, active: int) -> None:
     assert np.array_equal(registers(b, 10, part.dwords), want)
 
 
-@pytest.mark.parametrize("tail", sorted(spec.STORES))
-@pytest.mark.parametrize("space", ["global", "flat", "scratch", "buffer"])
-@pytest.mark.parametrize("active", EXECS)
-def test_store(space: str, tail: str, active: int) -> None:
+def check_store(name: str, active: int) -> None:
+    space, _, tail = name.partition("_store_")
     part = spec.STORES[tail]
     b = Bench(scratch_bytes=256)
     allocation, memory = device(b)
     offsets = RNG.permutation(64).astype(np.int64) * 20
     data = fill(b, 10, part.dwords)
     b.exec = active
-    name, source = f"{space}_store_{tail}", v(10, part.dwords)
+    source = v(10, part.dwords)
     if space == "global":
         addresses(b, 2, allocation.address, offsets)
         b.must_run(instruction(name, v(2, 2), source, OFF, encoding="global", offset=8), DONE)
@@ -375,7 +377,7 @@ def test_swizzled_buffer(tail: str, index_stride: int, add_tid: int) -> None:
     assert np.array_equal(allocation.bytes, want)
 
 
-def test_swizzle_by_hand() -> None:
+def test_swizzled_buffer_by_hand() -> None:
     """Stride 8, 8 records together: dword 1 of record 0 follows dword 0 of record 7; record 8 starts at byte 64."""
     assert [spec.swizzled(i, d, 4, 8, 100, 8) for i, d in ((0, 0), (7, 0), (0, 4), (7, 4), (8, 0))] == [
         0,
@@ -415,8 +417,9 @@ def test_buffer_load_to_lds(tail: str, active: int) -> None:
     assert np.array_equal(b.lds, want)
 
 
-@pytest.mark.parametrize("active", EXECS)
-def test_global_load_to_lds(active: int) -> None:
+def check_global_load_to_lds(name: str, active: int) -> None:
+    part = spec.LOADS[name.rpartition("_")[2]]
+    size = max(4, part.bytes)
     b = Bench("gfx950")
     allocation, memory = device(b, 4096)
     offsets = RNG.permutation(64).astype(np.int64) * 16
@@ -425,12 +428,13 @@ def test_global_load_to_lds(active: int) -> None:
     b.lds[:] = 0xEE
     b.set_sgpr(124, 256)
     b.exec = active
-    b.must_run(instruction("global_load_lds_dwordx4", v(1), s(4, 2), encoding="global", offset=32), DONE)
+    b.must_run(instruction(name, v(1), s(4, 2), encoding="global", offset=32), DONE)
+    loaded = spec.load(memory, (offsets + 32).tolist(), part, np.zeros((part.dwords, 64), np.uint32), active)
     want = np.full(b.lds.size, 0xEE, np.uint8)
     for lane in range(64):
         if active >> lane & 1:
-            at = offsets[lane] + 32
-            want[288 + 16 * lane : 304 + 16 * lane] = memory[at : at + 16]
+            at = 288 + size * lane
+            want[at : at + size] = np.ascontiguousarray(loaded[:, lane]).view(np.uint8)
     assert np.array_equal(b.lds, want)
 
 
@@ -486,11 +490,20 @@ def test_read_only_memory() -> None:
     b.must_run(instruction("global_load_dword", v(10), v(2, 2), OFF, encoding="global"), DONE)
 
 
-@pytest.mark.parametrize("key", sorted(spec.ATOMICS))
-@pytest.mark.parametrize("space", ["global", "buffer", "ds"])
-def test_atomics(key: str, space: str) -> None:
-    """Eight cells, 64 lanes one after another in ascending order; the previous value comes back."""
-    one = spec.ATOMICS[key]
+def lds_atomics() -> dict[str, str]:
+    """DS names, with and without a result, and the key of the specification."""
+    out = {}
+    for key, one in spec.ATOMICS.items():
+        out[one.lds_name] = out[one.lds_name.replace("_rtn", "")] = key
+    return out
+
+
+def check_atomic(name: str, returns: bool) -> None:
+    """Eight cells, 64 lanes one after another in ascending order; the previous value comes back where it is asked for
+    (DS: by the name)."""
+    space = name.partition("_")[0]
+    returns = "_rtn_" in name if space == "ds" else returns
+    one = spec.ATOMICS[lds_atomics()[name] if space == "ds" else name.partition("_atomic_")[2]]
     b = Bench()
     allocation, _ = device(b, 4096)
     cells = one.random(RNG, 8)
@@ -506,33 +519,89 @@ def test_atomics(key: str, space: str) -> None:
     target[: 8 * size] = cells.view(np.uint8)
     b.exec = active = 0xFFFF_0FFF_FFFF_FFF7
     where = index * size
-    if space == "global":
+    result = 10 if space == "buffer" else 30
+    out = [v(30, n)] if returns and space != "buffer" else []
+    if space in ("global", "flat"):
         addresses(b, 2, allocation.address, where)
-        name = f"global_atomic_{one.global_name}"
-        act = instruction(name, v(30, n), v(2, 2), v(10, n * one.sources), OFF, encoding="global", sc0=1)
-        result = 30
+        off = [OFF] if space == "global" else []
+        act = instruction(
+            name, *out, v(2, 2), v(10, n * one.sources), *off, encoding=space, **({"sc0": 1} if returns else {})
+        )
     elif space == "buffer":
         descriptor(b, 4, allocation.address, 4096)
         b.set(v(1), where.astype(np.uint32))
-        name = f"buffer_atomic_{one.global_name}"
-        act = instruction(name, v(10, n * one.sources), v(1), s(4, 4), imm(0), encoding="mubuf", offen=1, sc0=1)
-        result = 10
+        act = instruction(
+            name,
+            v(10, n * one.sources),
+            v(1),
+            s(4, 4),
+            imm(0),
+            encoding="mubuf",
+            offen=1,
+            **({"sc0": 1} if returns else {}),
+        )
     else:
         b.set(v(1), where.astype(np.uint32))
-        name = one.lds_name
         operands = [v(10 + n * k, n) for k in reversed(range(one.sources))]
-        act = instruction(name, v(30, n), v(1), *operands, encoding="ds")
-        result = 30
+        act = instruction(name, *out, v(1), *operands, encoding="ds")
     before = b.get(v(result, n), cells.dtype.type).copy()
     b.must_run(act, DONE)
     want = cells.copy()
     for lane in range(64):
         if active >> lane & 1:
-            before[lane] = want[index[lane]]
+            if returns:
+                before[lane] = want[index[lane]]
             want[index[lane]] = one.update(want[index[lane]], *(d[lane] for d in data))
     got = target[: 8 * size].view(cells.dtype)
     assert np.array_equal(got, want), name
     assert np.array_equal(b.get(v(result, n), cells.dtype.type), before)
+
+
+SPECIAL = {
+    "f4": [0x0, 0x80000000, 0x1, 0x807FFFFF, 0x3F800000, 0x7F7FFFFF, 0x7F800000, 0xFF800000, 0x7FC00000],
+    "f8": [0x0, 1 << 63, 1, 0x3FF << 52, 0x7FEF << 48, 0x7FF << 52, 0xFFF << 52, 0x7FF8 << 48, 0x800F << 48],
+}
+
+
+@pytest.mark.parametrize("key", [k for k, a in spec.ATOMICS.items() if np.dtype(a.dtype).kind == "f"])
+def test_float_atomics_on_special_operands(key: str) -> None:
+    """Every special number against every other, one cell each."""
+    one = spec.ATOMICS[key]
+    size = np.dtype(one.dtype).itemsize
+    special = np.array(SPECIAL[one.dtype], f"u{size}").view(one.dtype)
+    old, new = (x.reshape(-1)[:64].copy() for x in np.meshgrid(special, special))
+    b = Bench()
+    b.set(v(1), (LANES * size).astype(np.uint32))
+    b.set(v(2, size // 4), new.view(f"u{size}"))
+    b.lds[: 64 * size] = old.view(np.uint8)
+    name = one.lds_name.replace("_rtn", "")
+    b.must_run(instruction(name, v(1), v(2, size // 4), encoding="ds"), DONE)
+    got = b.lds[: 64 * size].view(one.dtype)
+    with np.errstate(all="ignore"):
+        want = np.array([one.update(x, y) for x, y in zip(old, new, strict=True)])
+    same = (got.view(f"u{size}") == want.view(f"u{size}")) | (np.isnan(got) & np.isnan(want))
+    assert same.all(), (old[~same], new[~same], got[~same], want[~same])
+
+
+@pytest.mark.parametrize(
+    "old,add,want",
+    [
+        (0x3F803F80, 0x3B803C00, 0x3F803F81),
+        (0x7F7F7F80, 0x7F7F7F80, 0x7F807F80),
+        (0x00018000, 0x00010000, 0x00020000),
+        (0x3F813F81, 0x3B803B80, 0x3F823F82),
+    ],
+)
+def test_packed_bf16_atomics_by_hand(old: int, add: int, want: int) -> None:
+    """bf16 halves: 1 + 2**-7 has a place, 1 + 2**-8 is a tie to even; overflow; infinities; denormals; a tie upwards."""
+    b = Bench()
+    b.set(v(1), np.zeros(64, np.uint32))
+    b.row(v(2))[:] = add
+    b.exec = 1
+    b.lds[:4] = np.array([old], np.uint32).view(np.uint8)
+    b.must_run(instruction("ds_pk_add_bf16", v(1), v(2), encoding="ds"), DONE)
+    got = int(b.lds[:4].view(np.uint32)[0])
+    assert got == want, hex(got)
 
 
 def test_misaligned_atomic() -> None:
@@ -544,16 +613,3 @@ def test_misaligned_atomic() -> None:
     b.set(v(1), np.full(64, 4, np.uint32))
     assert b.run(instruction("ds_add_u64", v(1), v(10, 2), encoding="ds")) == state.FAULT_MISALIGNED
     b.must_run(instruction("ds_add_u32", v(1), v(10), encoding="ds"), DONE)
-
-
-def test_every_memory_op_is_covered() -> None:
-    """The specifications above name every op of the families, apart from the few tested on their own."""
-    assert {
-        k.removeprefix("global_load_") for k in global_memory.OPS if k.startswith("global_load_") and "lds" not in k
-    } == set(spec.LOADS)
-    assert {k.removeprefix("buffer_load_") for k in buffer.OPS if k.startswith("buffer_load_")} == set(spec.LOADS)
-    assert {k.removeprefix("buffer_store_") for k in buffer.OPS if k.startswith("buffer_store_")} == set(spec.STORES)
-    names = {f"{name}{'_x2' if dwords == 2 else ''}" for name, dwords in atomic.INTEGER} | set(atomic.FLOAT)
-    assert names == {a.global_name for a in spec.ATOMICS.values()}
-    plain = {k for k in lds.OPS if k.startswith(("ds_read_", "ds_write_")) and "_tr_" not in k}
-    assert plain == set(spec.LDS_READS) | set(spec.LDS_WRITES)

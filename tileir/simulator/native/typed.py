@@ -16,7 +16,7 @@ from ..decoder import Instruction, Operand
 from .access import Faults, Global, check_number, clobber_check, each_lane, enqueue, lane_dword, put_lane_dword
 from .buffer import Buffer, Operands
 from .builder import Builder, Value
-from .op import Context, Lower, Op, Unsupported, checks_of, require
+from .op import OFFSET_SLOT, Context, Lower, Op, Unsupported, checks_of, require
 
 LAYOUTS: dict[int, tuple[int, ...]] = {
     1: (8,),
@@ -138,6 +138,10 @@ class _Format:
         return bits.zext("i128") << self.shifts[c].zext("i128")
 
 
+_FORMAT_SLOT = OFFSET_SLOT - 1
+"""Slot of the format that an MTBUF instruction names."""
+
+
 class _Access:
     """What loads and stores share: operands, formats, and the element in memory."""
 
@@ -155,14 +159,15 @@ class _Access:
         self.inst = inst
 
     def op(self, make: object, verb: str, *sources: Operand) -> Op:
-        form = "r" if self.static is None else str(self.static)
-        key = f"{verb}|{self.components}{self.half}|{form}|{self.o.key()}"
-        checks = checks_of(*sources, *self.o.sources())
-        return Op(key, make, self.o.slots(self.inst.operands[:1]), checks)  # type: ignore[arg-type]
+        key = f"{verb}|{self.components}{self.half}|{'r' if self.static is None else 'i'}|{self.o.key()}"
+        slots = list(self.o.slots(self.inst.operands[:1]))
+        slots[_FORMAT_SLOT] = self.static or 0
+        return Op(key, make, tuple(slots), checks_of(*sources, *self.o.sources()))  # type: ignore[arg-type]
 
     def format(self, b: Builder, buffer: Buffer) -> _Format:
         if self.static is not None:
-            return _Format(b, b.const("i32", self.static & 15), b.const("i32", self.static >> 4))
+            both = b.slot(_FORMAT_SLOT, "i32")
+            return _Format(b, both & 15, both >> 4)
         word = buffer.words[3]
         # with the add-thread-id bit the data format is part of the stride
         with b.if_(buffer.add_tid.cmp("ne", 0)):

@@ -193,7 +193,7 @@ class Frame:
         """Bit of MODE where the rounding mode stands that applies, None when the op always rounds to nearest even:
         results that are no floats, approximations, moves. [CDNA3 ISA, "MODE", "Floating-point rounding"]"""
         signature = self.signature
-        if not self.context.dynamic_mode or signature.raw or signature.flush or signature.nearest:
+        if not self.context.dynamic_mode or signature.raw or signature.nearest:
             return None
         return {"f32": 0, "f16": 2, "f64": 2}.get(signature.results[0], signature.rounds)
 

@@ -194,9 +194,10 @@ def _scale_down(b: Builder, x: Value, n: Value) -> Value:
     first = b.intrinsic("smax", n, room)
     first = b.intrinsic("smin", first, b.const(n.ty, 1000))
     rest = n - first
-    half1 = first.ashr(1)
-    half2 = first - half1
-    out = x * power_of_two(b, half1.sext("i64")) * power_of_two(b, half2.sext("i64"))
+    third = first.ashr(2)  # down to -2045, which takes three normal factors
+    out = x
+    for part in (third, third, first - third - third):
+        out = out * power_of_two(b, part.sext("i64"))
     rest = b.intrinsic("smax", rest, b.const(n.ty, -1000))
     return out * power_of_two(b, rest.sext("i64"))
 
@@ -307,7 +308,7 @@ for _ty in ("f16", "f32"):
 SIGNATURES.update(
     {
         "v_fmac_f64": sig("f64 = f64 f64", fma, accumulate=True),
-        "v_rcp_iflag_f32": sig("f32 = f32", _reciprocal, flush=True),
+        "v_rcp_iflag_f32": sig("f32 = f32", _reciprocal, flush=True, nearest=True),
         # "legacy" forms of 16-bit ops clear the upper half of the destination
         "v_mad_f16": sig("f16 = f16 f16 f16", _mad16, flush=True, preserve=True),
         "v_mad_legacy_f16": sig("f16 = f16 f16 f16", _mad16, flush=True),
@@ -316,8 +317,8 @@ SIGNATURES.update(
         "v_madmk_f16": sig("f16 = f16 f16 f16", _mad16, flush=True),
         "v_fma_legacy_f16": sig("f16 = f16 f16 f16", fma),
         "v_div_fixup_legacy_f16": sig("f16 = f16 f16 f16", div_fixup, endless=True),
-        "v_exp_legacy_f32": sig("f32 = f32", _exp2, flush=True),
-        "v_log_legacy_f32": sig("f32 = f32", _log2, flush=True),
+        "v_exp_legacy_f32": sig("f32 = f32", _exp2, flush=True, nearest=True),
+        "v_log_legacy_f32": sig("f32 = f32", _log2, flush=True, nearest=True),
         "v_mul_legacy_f32": sig("f32 = f32 f32", _legacy_mul),
         "v_fmaak_f32": sig("f32 = f32 f32 f32", fma),
         "v_fmamk_f32": sig("f32 = f32 f32 f32", fma),

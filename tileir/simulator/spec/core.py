@@ -61,8 +61,8 @@ _FORMAT = {
 """Bits of precision, exponent of the smallest denormal, exponent of overflow."""
 
 
-def round_exact(value: Fraction, dtype: type[np.floating]) -> np.floating:
-    """An exact number rounded to nearest even."""
+def round_exact(value: Fraction, dtype: type[np.floating], mode: int = 0) -> np.floating:
+    """An exact number rounded to nearest even (mode 0), up (1), down (2) or toward zero (3)."""
     precision, smallest, overflow = _FORMAT[np.dtype(dtype)]
     if value == 0:
         return dtype(0.0)
@@ -73,11 +73,14 @@ def round_exact(value: Fraction, dtype: type[np.floating]) -> np.floating:
     unit = max(exponent - precision + 1, smallest)
     scaled = magnitude / Fraction(2) ** unit
     whole, rest = divmod(scaled.numerator, scaled.denominator)
-    twice = 2 * rest - scaled.denominator
-    if twice > 0 or (twice == 0 and whole & 1):
+    away = (mode == 1 and sign > 0) or (mode == 2 and sign < 0)
+    if mode == 0:
+        twice = 2 * rest - scaled.denominator
+        whole += twice > 0 or (twice == 0 and whole & 1)
+    elif away and rest:
         whole += 1
     if whole * Fraction(2) ** unit >= Fraction(2) ** overflow:
-        return dtype(sign * np.inf)
+        return dtype(sign * np.inf) if away or mode == 0 else dtype(sign * np.finfo(dtype).max)
     return dtype(np.copysign(np.ldexp(np.float64(whole), unit), sign))
 
 

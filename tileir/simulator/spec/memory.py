@@ -147,11 +147,15 @@ def permute(index: Sequence[int], data: NDArray[np.uint32], offset: int, active:
 
 
 def swizzle(data: NDArray[np.uint32], offset: int) -> NDArray[np.uint32]:
-    """ds_swizzle_b32: quad permutation, rotation within 32 lanes, or and/or/xor of the lane number."""
+    """ds_swizzle_b32: bit reversal for FFT, rotation, quad permutation, or and/or/xor of the lane number, all within 32
+    lanes."""
     out = np.zeros(64, np.uint32)
     for lane in range(64):
         half, i = lane // 32 * 32, lane % 32
-        if offset >> 14 == 0b11 and offset >> 13 == 0b110:
+        if offset >> 13 == 0b111:
+            kept = offset & 31
+            source = half + (int(f"{i:05b}"[::-1], 2) >> kept.bit_count() | i & kept)
+        elif offset >> 13 == 0b110:
             amount, keep = offset >> 5 & 31, offset & 31
             if offset >> 10 & 1:
                 amount = -amount
@@ -254,3 +258,54 @@ ATOMICS.update(
         "pk_add_bf16": AtomicSpec("pk_add_bf16", "ds_pk_add_rtn_bf16", "u4", _halves("bf16"), packed="bf16"),
     }
 )
+
+
+def _signed_half(old: int, data: int) -> int:
+    """One half of ds_condxchg32: a set top bit replaces memory, without the bit."""
+    return data & 0x7FFFFFFF if data >> 31 else old
+
+
+def _float_compare(size: int) -> Callable[..., int]:
+    def update(old: int, compared: int, new: int) -> int:
+        dtype = (np.uint32, np.float32) if size == 4 else (np.uint64, np.float64)
+        x, y = np.array([old, compared], dtype[0]).view(dtype[1])
+        return new if x == y else old
+
+    return update
+
+
+@dataclass(frozen=True)
+class LdsUpdate:
+    """A read-modify-write of LDS that no other space has. size: bytes. update: (old, data operands in their order) as
+    unsigned integers. plain: there is a form without a result, too."""
+
+    size: int
+    data: int
+    update: Callable[..., int]
+    plain: bool = True
+
+
+LDS_UPDATES: dict[str, LdsUpdate] = {
+    "ds_condxchg32_rtn_b64": LdsUpdate(
+        8,
+        1,
+        lambda old, x: _signed_half(old & 0xFFFFFFFF, x & 0xFFFFFFFF) | _signed_half(old >> 32, x >> 32) << 32,
+        False,
+    ),
+    "ds_wrap_rtn_b32": LdsUpdate(4, 2, lambda old, x, y: old - x if old >= x else old + y & 0xFFFFFFFF, False),
+}
+"""By the name of the form with a result."""
+for _size in (4, 8):
+    _ones = (1 << 8 * _size) - 1
+    LDS_UPDATES[f"ds_rsub_rtn_u{8 * _size}"] = LdsUpdate(_size, 1, lambda old, x, m=_ones: x - old & m)
+    LDS_UPDATES[f"ds_mskor_rtn_b{8 * _size}"] = LdsUpdate(_size, 2, lambda old, x, y: old & ~x | y)
+    LDS_UPDATES[f"ds_cmpst_rtn_f{8 * _size}"] = LdsUpdate(_size, 2, _float_compare(_size))
+
+SCALAR_STORES: dict[str, int] = {
+    f"s_{space}store_dword{tail}": n for space in ("", "buffer_") for n, tail in ((1, ""), (2, "x2"), (4, "x4"))
+}
+"""Dwords of scalar stores."""
+SCALAR_LOADS: dict[str, int] = {
+    f"s_{space}load_dword{f'x{n}' if n > 1 else ''}": n for space in ("", "buffer_") for n in (1, 2, 4, 8, 16)
+}
+"""Dwords of scalar loads."""

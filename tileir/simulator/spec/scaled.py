@@ -31,7 +31,8 @@ def stochastic(value: float, random: int, e_bits: int, m_bits: int, bias: int) -
     return steps + ((exponent + bias - 1) << m_bits)
 
 
-def _narrow(value: float, kind: str, saturate: bool, random: int | None) -> int:
+def narrow(value: float, kind: str, saturate: bool, random: int | None) -> int:
+    """Code of a number in a small format: to nearest even, or stochastic with the given random bits."""
     if random is None or not math.isfinite(value):
         return encode_small(value, kind, saturate)
     e_bits, m_bits, bias, nan = SMALL[kind]
@@ -45,6 +46,20 @@ def _narrow(value: float, kind: str, saturate: bool, random: int | None) -> int:
     if saturate or not nan:
         return sign | largest
     return sign | (((1 << e_bits) - 1) << m_bits if nan == "ieee" else (1 << e_bits + m_bits) - 1)
+
+
+def stochastic16(value: float, kind: str, random: int) -> int:
+    """f32 to f16 or bf16 (``kind``), not NaN: the code after a stochastic rounding. f32 denormals count as zeros for
+    f16; what overflows becomes infinite."""
+    sign = 0x8000 if math.copysign(1, value) < 0 else 0
+    if math.isinf(value):
+        return sign | (0x7C00 if kind == "f16" else 0x7F80)
+    if kind == "bf16":  # in units of the smallest f32 of the binade, of which 16 bits are lost everywhere
+        pattern = int(np.float32(abs(value)).view(np.uint32))
+        return sign | (pattern + (random >> 16)) // 65536
+    if abs(value) < 2.0**-126:
+        return sign
+    return sign | min(stochastic(value, random, 5, 10, 15), 0x7C00)
 
 
 def _wide_code(value: float, kind: str) -> int:
@@ -100,7 +115,7 @@ def convert(
             elif math.isfinite(value):
                 value = math.ldexp(value, (127 - exponent) if down else (exponent - 127))
             noise = None if random is None else int(random[lane])
-            encoded = _narrow(value, to, saturate, noise) if down else _wide_code(value, to)
+            encoded = narrow(value, to, saturate, noise) if down else _wide_code(value, to)
             result |= encoded << BITS[to] * i
         held = sum(int(v) << 32 * r for r, v in enumerate(old[:, lane]))
         held = held & ~((1 << size) - 1 << position) | result << position

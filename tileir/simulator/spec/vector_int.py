@@ -292,3 +292,13 @@ for _w in ("16", "32", "64"):
         for _name, _operation in _COMPARE.items():
             assert f"{_s}{_w}" in DTYPES
             vector(f"v_cmp_{_name}_{_s}{_w}", f"mask = {_s}{_w} {_s}{_w}", _operation)
+
+
+def bitop3(table: int, x: Array, y: Array, z: Array) -> Array:
+    """Bit ``4 x + 2 y + z`` of the table, for every bit of the operands. [CDNA4 ISA, V_BITOP3_B32]"""
+    out = np.zeros_like(x)
+    for bit in range(8 * x.dtype.itemsize):
+        shift = x.dtype.type(bit)
+        index = (x >> shift & 1) * 4 + (y >> shift & 1) * 2 + (z >> shift & 1)
+        out |= (np.uint64(table) >> index.astype(np.uint64) & np.uint64(1)).astype(x.dtype) << shift
+    return out
