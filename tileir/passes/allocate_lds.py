@@ -128,7 +128,7 @@ def _too_large(kernel: Kernel, lds: int, target: Target) -> Diagnostic:
 PASS = Pass(
     "allocate-lds",
     _run,
-    requires=frozenset({"bound", "lds_laid_out"}),
+    requires=frozenset({"bound", "lds_laid_out", "pipelined"}),
     establishes=frozenset({"lds_allocated"}),
     summary="gives every LDS buffer its place",
 )

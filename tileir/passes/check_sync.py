@@ -1,8 +1,8 @@
 """Checks that waits and barriers suffice, on the text that is lowered, whoever wrote it.
 
 Not the method of `synchronise`: every access is followed on its own along all paths of a control flow graph, with a small
-automaton that knows how far it is (issued, complete in its wave, visible to the workgroup) and how many operations of its
-counter came after it. Reaching a conflicting access before it is visible is an error that names both.
+automaton that knows how far it is (issued, complete in its wave, visible to the workgroup) and how many instructions of its
+counter came after it, at least. Reaching a conflicting access before it is visible is an error that names both.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 from tileir.ir.core import Block, Kernel, Op
 from tileir.ir.diagnostics import CompileError, Diagnostic, Note
-from tileir.passes.hazards import LGKM, Access, Loops, Memory
+from tileir.passes.hazards import LGKM, VM, Access, Loops, Memory
+from tileir.passes.outstanding import instructions
 
 ISSUED, COMPLETE = 0, 1
 
@@ -116,8 +117,8 @@ def _too_early(graph: _Graph, memory: Memory, x: Access) -> list[tuple[Access, b
             for y in accesses:
                 if memory.conflict(x, y, crossed):
                     found[y] = found.get(y, True) and phase == COMPLETE
-            if any(y.counter == x.counter for y in accesses):
-                newer = min(newer + 1, most)
+            if x.counter == VM:
+                newer = min(newer + instructions(op, memory.kernel), most)
             if op.name == "wait" and _covers(op, x.counter, newer):
                 phase = COMPLETE
             if phase == COMPLETE and (op.name == "barrier" or memory.single_wave):

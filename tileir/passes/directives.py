@@ -257,14 +257,6 @@ class _Reader:
                 self._set(d, op, "stage", path)
             if depth is not None:
                 self._set(d, op, "depth", depth)
-        if depth is not None and depth > 1:
-            self._unhonoured(
-                d,
-                "W0602",
-                f"stage {', '.join(f'%{v}' for v in d.values)} depth {depth}",
-                "each iteration loads, waits and computes",
-                "depth 1",
-            )
 
     def _loop(self, d: Directive) -> None:
         value = self._value(d, 0)

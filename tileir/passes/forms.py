@@ -186,6 +186,14 @@ def _lds_laid_out(kernel: Kernel, target: Target) -> None:
             raise error("E1015", f"LDS buffer %{v.name} has no layout", op.loc, legal=f"{v.type}, e.g. `, rows`")
 
 
+def _pipelined(kernel: Kernel, target: Target) -> None:
+    for op in kernel.walk():
+        if op.name == "shared_alloc" and op.attrs.get("depth", 1) != 1:
+            raise error(
+                "E1023", f"LDS buffer %{op.result.name} still wants stages", op.loc, legal="one buffer per stage"
+            )
+
+
 def _lds_allocated(kernel: Kernel, target: Target) -> None:
     from tileir.passes.allocate_lds import check_allocation
 
@@ -217,6 +225,7 @@ FORMS: dict[str, Form] = {
         Form("laid_out", "every tile that is used has a register layout", _laid_out),
         Form("converted", "no conversion or reduction moves data between waves", _converted),
         Form("lds_laid_out", "every LDS buffer has a layout", _lds_laid_out),
+        Form("pipelined", "every stage of a pipelined loop has a buffer of its own", _pipelined),
         Form("lds_allocated", "every LDS buffer has an offset that fits the chip", _lds_allocated),
         Form("grid_ordered", "the order of workgroups is settled", _grid_ordered),
         Form("synchronised", "waits and barriers cover every access to LDS and memory", _synchronised),

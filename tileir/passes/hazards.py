@@ -58,6 +58,7 @@ class Memory:
     """The accesses of a kernel, and which of them conflict."""
 
     def __init__(self, kernel: Kernel):
+        self.kernel = kernel
         waves = kernel.attrs.get("waves")
         self.single_wave = waves == 1
         self._holder: dict[Value, tuple[Op, int, int]] = {}

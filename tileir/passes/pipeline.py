@@ -18,6 +18,7 @@ ORDER = (
     "lower-conversions",
     "transposing-reads",
     "layout-lds",
+    "pipeline-loops",
     "allocate-lds",
     "order-grid",
     "simplify",

@@ -25,12 +25,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tileir.ir.core import Block, Kernel, Op
+from tileir.ir.core import AttrValue, Block, Kernel, Op
 from tileir.ir.diagnostics import Note, error
 from tileir.ir.rewriter import Rewriter, rewrite
 from tileir.passes.base import Context, Pass
 from tileir.passes.check_sync import check_synchronised
 from tileir.passes.hazards import LGKM, VM, Access, Loops, Memory
+from tileir.passes.outstanding import instructions
 
 _AGE_LIMIT = (
     64  # larger than every count that a wait can name (vmcnt has 6 bits, CDNA3 ISA), so ages beyond it are alike
@@ -41,19 +42,25 @@ Key = tuple[Access, Loops]
 
 @dataclass
 class _Sync:
-    """What is put before an op: counters to drain and whether a barrier follows."""
+    """What is put before an op: how many vector-memory instructions may stay under way (-1: any number), whether LDS and
+    scalar instructions are drained, and whether a barrier follows."""
 
-    vm: bool = False
+    vm: int = -1
     lgkm: bool = False
     barrier: bool = False
 
     def __bool__(self) -> bool:
-        return self.vm or self.lgkm or self.barrier
+        return self.vm >= 0 or self.lgkm or self.barrier
+
+    def covers(self, counter: str, age: int) -> bool:
+        """Whether an instruction of that age is complete after the wait."""
+        return 0 <= self.vm <= age if counter == VM else self.lgkm
 
 
 @dataclass(frozen=True)
 class _Status:
-    """How far a pending access is: `complete` in its wave, and how many ops of its counter were issued after it."""
+    """How far a pending access is: `complete` in its wave, and how many instructions of its counter were issued after it, at
+    least."""
 
     complete: bool
     age: int
@@ -77,6 +84,7 @@ class _Analysis:
     says whether there are any."""
 
     def __init__(self, kernel: Kernel, memory: Memory, syncs: dict[Op, _Sync], *, grow: bool):
+        self.kernel = kernel
         self.memory = memory
         self.syncs = syncs
         self.grow = grow
@@ -122,7 +130,7 @@ class _Analysis:
             if not self.memory.conflict(x, y, crossed):
                 continue
             status = state[x, crossed]
-            waits = status.complete or (planned.vm if x.counter == VM else planned.lgkm)
+            waits = status.complete or planned.covers(x.counter, status.age)
             meets = self.memory.single_wave or planned.barrier
             if waits and meets:
                 continue
@@ -130,15 +138,18 @@ class _Analysis:
             if self.grow:
                 self.changed = True
                 planned = self.syncs.setdefault(at, planned)
-                planned.vm |= not status.complete and x.counter == VM
+                if not waits and x.counter == VM:
+                    # A barrier costs more than draining: then one for all buffers, not one for each.
+                    count = status.age if self.memory.single_wave else 0
+                    planned.vm = count if planned.vm < 0 else min(planned.vm, count)
                 planned.lgkm |= not status.complete and x.counter == LGKM
                 planned.barrier |= not self.memory.single_wave
 
     # -- what an op does -----------------------------------------------------------------------------------------
 
     def _apply(self, sync: _Sync, state: State) -> State:
-        if sync.vm:
-            state = self._wait(VM, 0, state)
+        if sync.vm >= 0:
+            state = self._wait(VM, sync.vm, state)
         if sync.lgkm:
             state = self._wait(LGKM, 0, state)
         return self._barrier(state) if sync.barrier else state
@@ -168,11 +179,11 @@ class _Analysis:
         accesses = self.memory.of(op)
         if not accesses:
             return state
-        counters = {a.counter for a in accesses}
+        newer = instructions(op, self.kernel)
         out: State = {}
         for (x, crossed), status in state.items():
-            older = x.counter in counters and status.age < _AGE_LIMIT
-            out[x, crossed] = _Status(status.complete, status.age + 1) if older else status
+            older = x.counter == VM and newer
+            out[x, crossed] = _Status(status.complete, min(status.age + newer, _AGE_LIMIT)) if older else status
         out.update({(a, frozenset()): _Status(False, 0) for a in accesses})
         return out
 
@@ -212,10 +223,11 @@ def _prune(kernel: Kernel, memory: Memory, syncs: dict[Op, _Sync]) -> None:
     order = {op: i for i, op in enumerate(kernel.walk())}
     for op in sorted(syncs, key=lambda o: order[o]):
         for part in ("barrier", "vm", "lgkm"):
-            if getattr(syncs[op], part):
-                setattr(syncs[op], part, False)
+            kept, without = getattr(syncs[op], part), -1 if part == "vm" else False
+            if kept != without:
+                setattr(syncs[op], part, without)
                 if _Analysis(kernel, memory, syncs, grow=False).missing:
-                    setattr(syncs[op], part, True)
+                    setattr(syncs[op], part, kept)
 
 
 def _insert(kernel: Kernel, syncs: dict[Op, _Sync]) -> Kernel:
@@ -223,9 +235,9 @@ def _insert(kernel: Kernel, syncs: dict[Op, _Sync]) -> Kernel:
         sync = syncs.get(op)
         if sync is None:
             return False
-        counters = {name: 0 for name, wanted in ((VM, sync.vm), (LGKM, sync.lgkm)) if wanted}
+        counters: dict[str, AttrValue] = {**({VM: sync.vm} if sync.vm >= 0 else {}), **({LGKM: 0} if sync.lgkm else {})}
         if counters:
-            rw.op("wait", (), dict(counters), loc=op.loc)
+            rw.op("wait", (), counters, loc=op.loc)
         if sync.barrier:
             rw.op("barrier", loc=op.loc)
         return False

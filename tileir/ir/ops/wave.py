@@ -9,6 +9,9 @@ from tileir.ir.ops.memory import access_shape
 from tileir.ir.registry import AttrSpec, Check, OpDef, declare
 from tileir.ir.types import GlobalType, SharedType, TileType, Type
 
+MAX_STAGES = 16
+"""Stages of one buffer: more would not fit LDS."""
+
 
 def _alloc(c: Check) -> Sequence[Type]:
     want = c.wanted()
@@ -19,16 +22,21 @@ def _alloc(c: Check) -> Sequence[Type]:
     assert isinstance(offset, int)
     if offset != -1 and (offset < 0 or offset % 16):
         c.fail("E0339", f"LDS offset {offset}", legal="a multiple of 16 bytes, at least 0")
+    depth = c.attrs.get("depth", 1)
+    assert isinstance(depth, int)
+    if not 1 <= depth <= MAX_STAGES:
+        c.fail("E0661", f"a depth of {depth} stages", legal=f"1 to {MAX_STAGES}")
     return [want]
 
 
 declare(
     OpDef(
         "shared_alloc",
-        "An LDS buffer of the workgroup. Its contents are undefined until written; `offset` is its place in bytes once allocated.",
+        "An LDS buffer of the workgroup. Its contents are undefined until written; `offset` is its place in bytes once allocated, "
+        "`depth` the number of stages that `pipeline-loops` shall make of it.",
         (),
         _alloc,
-        attrs=(AttrSpec("offset", "int", default=-1),),
+        attrs=(AttrSpec("offset", "int", default=-1), AttrSpec("depth", "int", default=1)),
         level="wave",
         effects=frozenset({"alloc"}),
         category="wave",

@@ -1,0 +1,27 @@
+"""How many vector-memory instructions an op certainly issues in every wave: what counted waits are made of.
+
+`wait<vm = n>` lets the n newest instructions of the wave be under way. To cover an older one, n may be at most the number of
+instructions that are newer *for sure*, so every figure here is a lower bound; ops whose instructions some waves may skip
+count 0.
+"""
+
+from __future__ import annotations
+
+from tileir.ir.core import Kernel, Op
+from tileir.ir.types import SharedType
+
+LANES = 64
+
+
+def instructions(op: Op, kernel: Kernel) -> int:
+    """Vector-memory instructions that every wave issues for this op, at least."""
+    waves = kernel.attrs.get("waves")
+    if op.name != "copy_async" or not isinstance(waves, int):
+        return 0
+    buffer, piece = op.operands[-1].type, op.attrs["bytes"]
+    assert isinstance(buffer, SharedType) and isinstance(piece, int)
+    if buffer.layout is None:
+        return 0
+    layout = buffer.layout
+    size = layout.image_bytes if layout.kind == "slabs" else layout.size_bytes
+    return size // (LANES * piece * waves)  # a last round that does not fill all waves may be skipped by some
