@@ -15,6 +15,7 @@ All instructions have M = N.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -61,6 +62,7 @@ def _operand_bits(rows: int, k: int, blocks: int, bits: int) -> tuple[list[Vecto
     return reg, lane
 
 
+@functools.lru_cache(maxsize=256)
 def mfma_operand(rows: int, k: int, *, bits: int, blocks: int = 1) -> Layout:
     """Layout of one A fragment [rows, k] of one wave; a B fragment [k, cols] is its transpose.
 
@@ -100,6 +102,7 @@ def _accumulator_bits(m: int, n: int, blocks: int, bits: int) -> tuple[list[Vect
     return reg, lane
 
 
+@functools.lru_cache(maxsize=256)
 def mfma_accumulator(m: int, n: int, *, bits: int = 32, blocks: int = 1) -> Layout:
     """Layout of one C or D fragment [m, n] of one wave ([blocks, m, n] with several blocks).
 

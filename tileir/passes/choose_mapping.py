@@ -294,9 +294,9 @@ class Problem:
 
 def _best_first(lists: Sequence[Sequence[float]]) -> Iterator[tuple[float, tuple[int, ...]]]:
     """(sum, indices) of every way to take one number of each ascending list, by ascending sum; equal sums by indices."""
-    start = (0,) * len(lists)
-    heap = [(sum(x[0] for x in lists), start)]
-    seen = {start}
+    start: tuple[int, ...] = (0,) * len(lists)
+    heap: list[tuple[float, tuple[int, ...]]] = [(sum(x[0] for x in lists), start)]
+    seen: set[tuple[int, ...]] = {start}
     while heap:
         total, chosen = heapq.heappop(heap)
         yield total, chosen

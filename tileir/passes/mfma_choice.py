@@ -98,16 +98,15 @@ def mappings(op: Op, waves: int, target: Target, producers: Sequence[str] = ()) 
     """
     stated = op.attrs.get("instr")
     instrs = [stated] if stated else [(i.m, i.n, i.k) for i in instructions(op, target)]
-    grid = op.attrs.get("waves")
-    if grid is not None and grid != ():
-        assert isinstance(grid, tuple)
-        if math.prod(grid) != waves:
-            raise error(
-                "E0603",
-                f"this 'mma' is split over {grid[0]} x {grid[1]} waves, but the workgroup has {waves}",
-                op.loc,
-                legal=f"a grid of {waves} waves for every 'mma' of the kernel",
-            )
+    grid = op.attrs.get("waves") or ()
+    assert isinstance(grid, tuple)
+    if grid and math.prod(grid) != waves:
+        raise error(
+            "E0603",
+            f"this 'mma' is split over {grid[0]} x {grid[1]} waves, but the workgroup has {waves}",
+            op.loc,
+            legal=f"a grid of {waves} waves for every 'mma' of the kernel",
+        )
     grids = [grid] if grid else [(r, waves // r) for r in _powers(waves)]
     orders = [bool(op.attrs["swapped"])] if "swapped" in op.attrs else [True, False]
     return tuple(
