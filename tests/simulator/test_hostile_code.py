@@ -1,4 +1,5 @@
-"""Damaged code objects and wild machine code: a fault or an error, never a traceback, never a crash of the process."""
+"""Damaged code objects and wild machine code, every other one under all checks: a fault or an error, never a traceback,
+never a crash of the process."""
 
 from __future__ import annotations
 
@@ -40,8 +41,10 @@ for number in range(count):
         try:
             args = struct.pack("<3Q2I", *(b.address for b in buffers), 64, 0)
             size = module.program("k").kernel.descriptor.kernarg_size
-            module.launch("k", (2, 1, 1), (128, 1, 1), args[:size], max_instructions=5000)
-            outcome = "ran"
+            check = "all" if number % 2 else ""
+            found = module.launch("k", (2, 1, 1), (128, 1, 1), args[:size], max_instructions=5000, check=check).findings
+            assert all(str(f) and f.disassembly for f in found)
+            outcome = "found" if found else "ran"
         finally:
             simulator.memory.free(module.image)
     except (SimulatorError, SimulatorFault) as error:
@@ -115,3 +118,43 @@ def test_many_mutants(seed: int, tmp_path: Path) -> None:
             text=True,
         )
         assert result.returncode == 0, result.stderr
+
+
+ENDLESS = """
+define amdgpu_kernel void @k(ptr addrspace(1) %p) #0 {
+entry:
+  br label %again
+again:
+  %v = load volatile i32, ptr addrspace(1) %p
+  store volatile i32 %v, ptr addrspace(1) %p
+  br label %again
+}
+attributes #0 = { nounwind "amdgpu-flat-work-group-size"="1024,1024" }
+"""
+LIMITED = """
+import resource, struct, sys, time
+from tileir.simulator import Simulator, SimulatorError, SimulatorFault
+simulator = Simulator(sys.argv[1])
+module = simulator.load(open(sys.argv[2], "rb").read())
+buffer = simulator.memory.allocate(1 << 36)
+start = time.perf_counter()
+grid = tuple(int(n) for n in sys.argv[3].split(","))
+try:
+    module.launch("k", grid, (1024, 1, 1), [buffer], max_instructions=100000, check="all")
+except (SimulatorError, SimulatorFault) as error:
+    print(error)
+print("seconds", time.perf_counter() - start, "megabytes", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
+"""
+
+
+@pytest.mark.parametrize("grid", ["1,1,1", "4294967295,4294967295,4294967295"])
+def test_endless_loop_under_all_checks(grid: str, tmp_path: Path) -> None:
+    """A huge buffer, a huge grid, and a loop that never ends: the budget stops it; time and memory stay small."""
+    file = tmp_path / "k.hsaco"
+    file.write_bytes(from_ir(ENDLESS, "gfx950"))
+    command = [sys.executable, "-c", LIMITED, "gfx950", str(file), grid]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stderr
+    assert "instruction-budget" in result.stdout and "endless loop" in result.stdout
+    megabytes = int(result.stdout.split()[-1])
+    assert megabytes < 1500, megabytes

@@ -19,7 +19,7 @@ RAW = np.dtype(
         "itemsize": c.RAW_BYTES,
     }
 )
-_CHUNK = 1 << 16
+_BLOCK = 1 << c.BLOCK_SHIFT
 _U64 = np.uint64
 
 
@@ -53,6 +53,7 @@ class Shadow:
         self.slots = reserve(waves * c.QUEUES * c.SLOTS * c.SLOT_BYTES)
         self.ops: NDArray[np.uint8] = np.frombuffer(ops, np.uint8)
         self.shadows: dict[int, NDArray[_U64]] = {}
+        self.touched: dict[int, NDArray[np.uint8]] = {}
         self.areas = np.zeros((max(1, len(allocations)), c.AREA_BYTES // 8), _U64)
         for i, allocation in enumerate(allocations):
             self._area(self.areas[i], allocation, race, uninit)
@@ -94,6 +95,9 @@ class Shadow:
         cells = reserve(((size >> shift) + 1) * c.CELL_BYTES).view(_U64).reshape(-1, c.CELL_BYTES // 8)
         row[c.AREA_SHADOW // 8], row[c.AREA_SHIFT // 8] = cells.ctypes.data, shift
         self.shadows[row.ctypes.data] = cells
+        if row.ctypes.data not in self.touched:
+            touched = self.touched[row.ctypes.data] = reserve((size >> c.BLOCK_SHIFT) + 1)
+            row[c.AREA_TOUCHED // 8] = touched.ctypes.data
         return cells
 
     def refine(self) -> None:
@@ -106,11 +110,11 @@ class Shadow:
         old, coarse = self.shadows[at], int(row[c.AREA_SHIFT // 8])
         new = self._shadow(row, int(row[c.AREA_SIZE // 8]), shift)
         times = 1 << coarse - shift
-        for start in range(0, len(old), _CHUNK):
-            part = old[start : start + _CHUNK]
-            if part.any():
-                target = new[start * times : (start + len(part)) * times]
-                target[:] = np.repeat(part, times, axis=0)[: len(target)]
+        for block in np.flatnonzero(self.touched[at]).tolist():
+            start, end = block * _BLOCK >> coarse, (block + 1) * _BLOCK >> coarse
+            part = old[start:end]
+            target = new[start * times : (start + len(part)) * times]
+            target[:] = np.repeat(part, times, axis=0)[: len(target)]
 
     def begin(self, group: int) -> None:
         """A new workgroup: nobody knows of anything, LDS is fresh."""
@@ -134,10 +138,10 @@ class Shadow:
         group = self.get(c.CK_GROUP)
         clock = _U64(c.CLOCK_MASK << c.CLOCK_SHIFT)
         mask = _U64((1 << c.GROUP_BITS) - 1)
-        for cells in self.shadows.values():
-            flat = cells.reshape(-1)
-            for start in range(0, flat.size, _CHUNK):
-                part = flat[start : start + _CHUNK]
+        for row in (self.lds, *self.areas):
+            at, shift = row.ctypes.data, int(row[c.AREA_SHIFT // 8])
+            for block in np.flatnonzero(self.touched[at]).tolist() if at in self.touched else ():
+                part = self.shadows[at][block * _BLOCK >> shift : (block + 1) * _BLOCK >> shift]
                 mine = (part >> _U64(c.GROUP_SHIFT) & mask) == group
                 part[mine] &= ~clock
         self.clocks[:] = 1

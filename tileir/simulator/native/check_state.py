@@ -50,7 +50,10 @@ AREA_WRITTEN = 32
 """Host pointer of a byte per byte of the area, 0xFF where something was written; null when that is not checked."""
 AREA_LDS = 40
 AREA_HOST = 48
-AREA_BYTES = 56
+AREA_TOUCHED = 56
+"""Host pointer of a byte for each BLOCK of the area: whether its cells were used."""
+AREA_BYTES = 64
+BLOCK_SHIFT = 16
 
 # ---- slots: the accesses of operations on their way, a ring for each wave and queue
 SLOT_COUNT = 0

@@ -233,6 +233,9 @@ def _entries() -> str:
                     kind = b.const("i32", c.KIND_RACE)
                     b.line(f"call void @tir_report({check}, {kind}, {what}, {address}, {stamp}, {cell}, {mask})")
 
+            touched = b.load("ptr", area, c.AREA_TOUCHED, 8)
+            for end in (offset, offset + size - 1):
+                b.store(b.const("i8", 1), b.ptr(touched, end >> c.BLOCK_SHIFT), 0, 1)
             first = b.ptr(shadow, (offset >> shift) * c.CELL_BYTES)
             count = size >> shift
 
