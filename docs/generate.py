@@ -10,6 +10,7 @@ Generated are docs/diagnostics.md, and in other documents what stands between "<
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import sys
 from collections.abc import Callable, Iterable
@@ -29,6 +30,8 @@ from tileir.ir.registry import REQUIRED, AttrSpec, OpDef, all_ops, format_attr  
 from tileir.ir.types import ELEMS  # noqa: E402
 from tileir.passes import forms  # noqa: E402
 from tileir.passes.pipeline import pipeline  # noqa: E402
+from tileir.target.load import DATA_DIRECTORY  # noqa: E402
+from tileir.target.timing import FILE_NAME  # noqa: E402
 
 CATEGORIES = (
     ("program", "Program"),
@@ -223,6 +226,22 @@ def form_table() -> str:
 # -- diagnostics ---------------------------------------------------------------------------------------------------
 
 
+def timing_parameters() -> str:
+    """The parameters of the timing model, one table per section of the file."""
+    data = json.loads((DATA_DIRECTORY / FILE_NAME).read_text("utf-8"))
+    titles = {"cdna": "Compute unit, both chips", "memory": "Memory, both chips", "gfx942": "gfx942", "gfx950": "gfx950"}
+    parts = [f"Version {data['version']}."]
+    for section_name, title in titles.items():
+        parts += ["", f"**{title}**", "", "| parameter | value | unit | evidence | source and note |", "|---|---|---|---|---|"]
+        for name, entry in data[section_name].items():
+            value = entry["value"]
+            shown = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
+            note = f"{entry['source'].replace(' ', ', ')}{': ' + entry['note'] if 'note' in entry else ''}"
+            parts.append(f"| `{name}` | {shown} | {entry['unit']} | {entry['evidence']} | {_escape(note)} |")
+    parts += ["", "Sources:", "", *[f"* *{key}*: {text}" for key, text in data["sources"].items()]]
+    return "\n".join(parts)
+
+
 def diagnostics_page() -> str:
     """docs/diagnostics.md."""
     codes = catalogue()
@@ -269,6 +288,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "element types": elem_table,
     "passes": pass_table,
     "normal forms": form_table,
+    "timing parameters": timing_parameters,
 }
 _MARKED = re.compile(r"(<!-- generated: ([^>]*?) -->\n).*?(<!-- end of \2 -->)", re.DOTALL)
 
