@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.kernels.harness import CHIPS, device
+from tests.kernels.harness import CHIPS, device, library
 from tests.layout.pairs import layouts_of, pairs
 from tileir.codeobject import CodeObject
 from tileir.frontend import parse
@@ -112,6 +113,11 @@ def mnemonics(compiled: Compiled) -> Counter[str]:
         for _, i in disassemble(compiled.target, kernel.code)
         for name in [i.text.split()[0]]
     )
+
+
+def example(name: str, chip: str, **params: object) -> Compiled:
+    text = (Path(__file__).parents[2] / "examples" / f"{name}.tile").read_text(encoding="utf-8")
+    return compile_kernel(parse(text, f"{name}.tile", dict(params)), "", chip)
 
 
 def steps(compiled: Compiled) -> list[Op]:
@@ -289,36 +295,65 @@ def check_reductions(chip: str, drawn: list[Reduction], seed: int) -> None:
         assert np.array_equal(arrays[name], want), (name, drawn[int(name[1:])])
 
 
-@pytest.mark.parametrize("chip", CHIPS)
-def test_rows_of_an_accumulator_are_reduced_without_lds(chip: str) -> None:
-    """Columns lie in lane bits 4 and 5: two permlane swaps on gfx950, one exchange each by ds_swizzle and ds_bpermute on gfx942;
-    a whole wave is reduced by DPP and its last lane on both."""
-    over_rows = Layout.from_bases((16, 16), [[0, 1], [0, 2]], [[1, 0], [2, 0], [4, 0], [8, 0], [0, 4], [0, 8]], [])
-    whole = Layout.from_bases((1, 64), [], [[0, x] for (x,) in LINE], [])
-    found: list[Counter[str]] = []
-    for layout in (over_rows, whole):
-        dims = ", ".join(map(str, layout.shape))
-        kept = layout.reduce(1)
-        text = f"""tileir 1
-kernel @k(%A: global<f32[{dims}]>, %B: global<f32[{layout.shape[0]}, 1]>) grid(1) with(target = {chip}, waves = 1) {{
+def reduced_by_machine(layout: Layout, chip: str) -> Counter[str]:
+    """Instructions of a kernel that sums the rows of a tile of rank 2, after checking its result."""
+    rows, columns = layout.shape
+    text = f"""tileir 1
+kernel @k(%A: global<f32[{rows}, {columns}]>, %B: global<f32[{rows}, 1]>) grid(1) with(target = {chip}, waves = 1) {{
   %z = constant<0>() : i32
-  %x = load<bytes = 4, via = global>(%A[%z +: {layout.shape[0]}, %z +: {layout.shape[1]}]) : tile<f32[{dims}], {layout}>
-  %y = reduce_add(%x, axis = 1) : tile<f32[{layout.shape[0]}, 1], {kept}>
-  store<bytes = 4, via = global>(%y, %B[%z +: {layout.shape[0]}, %z +: 1])
+  %x = load<bytes = 4, via = global>(%A[%z +: {rows}, %z +: {columns}]) : tile<f32[{rows}, {columns}], {layout}>
+  %y = reduce_add(%x, axis = 1) : tile<f32[{rows}, 1], {layout.reduce(1)}>
+  store<bytes = 4, via = global>(%y, %B[%z +: {rows}, %z +: 1])
 }}
 """
-        compiled = compile_kernel(parse(text, "k.tile"), "", chip, Options(start_from="lower-conversions"))
-        a = np.arange(np.prod(layout.shape), dtype=np.float32).reshape(layout.shape)
-        b = np.zeros((layout.shape[0], 1), np.float32)
-        launch(compiled, {"A": a, "B": b}, device(f"simulator:{chip}"))
-        assert np.array_equal(b, a.sum(axis=1, keepdims=True))
-        assert compiled.stats["lds_bytes"] == 0
-        found.append(mnemonics(compiled))
-    rows, wave = found
+    compiled = compile_kernel(parse(text, "k.tile"), "", chip, Options(start_from="lower-conversions"))
+    a = np.arange(rows * columns, dtype=np.float32).reshape(rows, columns)
+    b = np.zeros((rows, 1), np.float32)
+    launch(compiled, {"A": a, "B": b}, device(f"simulator:{chip}"))
+    assert np.array_equal(b, a.sum(axis=1, keepdims=True))
+    assert compiled.stats["lds_bytes"] == 0
+    return mnemonics(compiled)
+
+
+ROWS = [[1, 0], [2, 0], [4, 0], [8, 0]]
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_rows_of_an_accumulator_are_reduced_without_lds_memory(chip: str) -> None:
+    """Columns lie in lane bits 4 and 5: two permlane swaps on gfx950, one exchange each by ds_swizzle and ds_bpermute on gfx942."""
+    found = reduced_by_machine(Layout.from_bases((16, 16), [[0, 1], [0, 2]], [*ROWS, [0, 4], [0, 8]], []), chip)
     if chip == "gfx950":
-        assert rows["v_permlane16_swap_b32_e32"] == rows["v_permlane32_swap_b32_e32"] == 1
-        assert not any(name.startswith("ds_") for name in rows)
+        assert found["v_permlane16_swap_b32_e32"] == found["v_permlane32_swap_b32_e32"] == 1
+        assert not any(name.startswith("ds_") for name in found)
     else:
-        assert rows["ds_swizzle_b32"] == rows["ds_bpermute_b32"] == 1
-    assert not any(name.startswith("ds_") or name.startswith("v_permlane") for name in wave)
-    assert sum(n for name, n in wave.items() if name.endswith("_dpp")) == 6 and wave["v_readlane_b32"] == 1
+        assert found["ds_swizzle_b32"] == found["ds_bpermute_b32"] == 1
+
+
+@pytest.mark.parametrize(("registers", "swaps"), [(2, (1, 2)), (3, (2, 3)), (4, (2, 4))])
+def test_permlane_swaps_reduce_two_values_at_a_time(registers: int, swaps: tuple[int, int]) -> None:
+    """2 values: one swap of halves, one of quarters, one back; 4 values: 2 + 1, then 1 + 2 back. Of 3 the last goes alone."""
+    reps = (3, 1) if registers == 3 else (1, 1)
+    reg = [[16, 0], [32, 0]][: registers // 2] if registers != 3 else []
+    layout = Layout.from_bases((16 * registers, 4), reg, [*ROWS, [0, 1], [0, 2]], [], reps)
+    found = reduced_by_machine(layout, "gfx950")
+    assert (found["v_permlane16_swap_b32_e32"], found["v_permlane32_swap_b32_e32"]) == swaps
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_a_whole_wave_is_reduced_by_dpp_and_its_last_lane(chip: str) -> None:
+    found = reduced_by_machine(Layout.from_bases((1, 64), [], [[0, x] for (x,) in LINE], []), chip)
+    assert not any(name.startswith(("ds_", "v_permlane")) for name in found)
+    assert sum(n for name, n in found.items() if name.endswith("_dpp")) == 6 and found["v_readlane_b32"] == 1
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_softmax_and_layernorm_reduce_rows_in_a_wave_without_lds(chip: str) -> None:
+    """Their rows lie in one wave each."""
+    for kernel in (library("softmax", chip), example("layernorm", chip, D=1024)):
+        assert kernel.stats["lds_bytes"] == 0
+        assert not any(name.startswith("ds_") or name == "s_barrier" for name in mnemonics(kernel))
+
+
+def test_attention_reduces_scores_by_permlane_swaps() -> None:
+    found = mnemonics(example("attention", "gfx950", BM=64, BN=32, D=64))
+    assert found["v_permlane32_swap_b32_e32"] and not found["ds_bpermute_b32"] and not found["ds_swizzle_b32"]

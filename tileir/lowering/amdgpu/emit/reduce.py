@@ -42,15 +42,14 @@ def reduce(s: State, op: Op) -> None:
         test = hole_test(s, layout, r)
         return w.select(test, values[r], rest, element) if test else values[r]
 
-    done: dict[tuple[tuple[int, int], ...], str] = {}  # by place, for registers of the result that are copies of others
-    out: list[str] = []
-    for place, group in zip(register_table(layout.reduce(axis)), layout.reduce_sources(axis), strict=True):
-        if place not in done:
-            total = _tree([value(r) for r in group if not r & skip], combine)
-            for step in steps:
-                total = _across(s, total, step, combine, wide)
-            done[place] = p.convert(total, wide, x.elem)
-        out.append(done[place])
+    groups: dict[tuple[tuple[int, int], ...], tuple[int, ...]] = {}  # by place: registers of the result may be copies
+    places = register_table(layout.reduce(axis))
+    for place, group in zip(places, layout.reduce_sources(axis), strict=True):
+        groups.setdefault(place, group)
+    totals = [_tree([value(r) for r in group if not r & skip], combine) for group in groups.values()]
+    results = [p.convert(total, wide, x.elem) for total in _across(s, totals, steps, combine, wide)]
+    by_place = dict(zip(groups, results, strict=True))
+    out = [by_place[place] for place in places]
     s.values[op.result] = Tile(op.result.tile, 1, out)
 
 
@@ -69,12 +68,33 @@ def _combiner(p: Pieces, name: str, elem: Elem) -> Combiner:
     return lambda a, b: p.intrinsic(intrinsic, a, b, elem=elem)
 
 
-def _across(s: State, value: str, step: Combine, combine: Combiner, elem: Elem) -> str:
+def _across(s: State, values: list[str], steps: Sequence[Combine], combine: Combiner, elem: Elem) -> list[str]:
+    """Each value combined over lanes. Permlane swaps take two values at a time: one swap and one operation leave the one
+    complete in the lower, the other in the upper lanes; so half as many values go on, and one more swap gives both to all."""
+    swaps = [step for step in steps if step.kind == "permlane_swap"]
+    if not swaps:
+        for step in steps:
+            values = [_with_partner(s, v, step, combine, elem) for v in values]
+        return values
+    last = swaps[-1]
+    pairs = list(zip(values[::2], values[1::2], strict=False))
+    halves = [combine(*_swapped(s, a, b, last, elem)) for a, b in pairs]
+    alone = [combine(*_swapped(s, v, v, last, elem)) for v in values[2 * len(pairs) :]]
+    done = _across(s, halves + alone, [step for step in steps if step is not last], combine, elem)
+    both = [v for half in done[: len(pairs)] for v in _swapped(s, half, half, last, elem)]
+    return both + done[len(pairs) :]
+
+
+def _swapped(s: State, a: str, b: str, step: Combine, elem: Elem) -> tuple[str, str]:
+    m = Emitter(s)
+    pairs = [m.swap(x, y, step.lane) for x, y in zip(_dwords(s, a, elem), _dwords(s, b, elem), strict=True)]
+    first, second = (_element(s, part, elem) for part in zip(*pairs, strict=True))
+    return first, second
+
+
+def _with_partner(s: State, value: str, step: Combine, combine: Combiner, elem: Elem) -> str:
     """The value combined with that of other lanes."""
     m = Emitter(s)
-    if step.kind == "permlane_swap":
-        pairs = [m.swap(x, x, step.lane) for x in _dwords(s, value, elem)]
-        return combine(*(_element(s, part, elem) for part in zip(*pairs, strict=True)))
     if step.kind == "last_lane":
         for control in step.controls:
             other = [m.dpp(x, control) for x in _dwords(s, value, elem)]
