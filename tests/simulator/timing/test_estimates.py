@@ -128,7 +128,7 @@ def test_workgroups_that_are_left_early(chip: str) -> None:
     loop += "s_sub_u32 s6, s6, 1\ns_cmp_lg_u32 s6, 0\ns_cbranch_scc1 Lloop\n"
     groups = get(chip).num_cus * 3
     whole, part = (
-        timed(ZEROS + loop, chip, groups=groups, options=TimeOptions(sample_only=only, recorded=4))
+        timed(ZEROS + "\n" + loop, chip, groups=groups, options=TimeOptions(sample_only=only, recorded=4))
         for only in (False, True)
     )
     assert whole.matrix_flops == part.matrix_flops == groups * 500 * 4 * 2 * 16**3
