@@ -357,3 +357,31 @@ def test_softmax_and_layernorm_reduce_rows_in_a_wave_without_lds(chip: str) -> N
 def test_attention_reduces_scores_by_permlane_swaps() -> None:
     found = mnemonics(example("attention", "gfx950", BM=64, BN=32, D=64))
     assert found["v_permlane32_swap_b32_e32"] and not found["ds_bpermute_b32"] and not found["ds_swizzle_b32"]
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_masks_and_reshapes_stay_in_the_wave(chip: str) -> None:
+    """A tile of i1 travels as i8; a reshape to a layout that moves elements is one in place and a conversion."""
+    src = Layout.from_bases((16, 16), [[0, 1], [0, 2]], [*ROWS, [0, 4], [0, 8]], [])
+    dst = Layout.from_bases((16, 16), [[0, 4], [0, 1]], [*ROWS, [0, 2], [0, 8]], [])
+    flat = Layout.from_bases((256,), [[64], [128]], LINE, [])
+    text = f"""tileir 1
+kernel @k(%A: global<f32[16, 16]>, %B: global<f32[16, 16]>, %C: global<f32[256]>) grid(1) with(target = {chip}, waves = 1) {{
+  %z = constant<0>() : i32
+  %zero = fill(0.0) : tile<f32[16, 16], {src}>
+  %x = load<bytes = 4, via = global>(%A[%z +: 16, %z +: 16]) : tile<f32[16, 16], {src}>
+  %m = lt(%x, %zero) : tile<i1[16, 16], {src}>
+  %n = convert_layout(%m) : tile<i1[16, 16], {dst}>
+  %y = convert<f32>(%n) : tile<f32[16, 16], {dst}>
+  store<bytes = 4, via = global>(%y, %B[%z +: 16, %z +: 16])
+  %f = reshape<[256]>(%x) : tile<f32[256], {flat}>
+  store<bytes = 4, via = global>(%f, %C[%z +: 256])
+}}
+"""
+    options = Options(start_from="lower-conversions", verify_each="run")
+    compiled = compile_kernel(parse(text, "k.tile"), "", chip, options)
+    assert steps(compiled) and compiled.stats["lds_bytes"] == 0
+    a = np.random.default_rng(5).standard_normal((16, 16)).astype(np.float32)
+    b, c = np.zeros((16, 16), np.float32), np.zeros(256, np.float32)
+    launch(compiled, {"A": a, "B": b, "C": c}, device(f"simulator:{chip}"))
+    assert np.array_equal(b, (a < 0).astype(np.float32)) and np.array_equal(c, a.reshape(256))

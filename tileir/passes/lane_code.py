@@ -185,6 +185,8 @@ def slots(layout: Layout, elem_bits: int) -> int:
 @functools.lru_cache(maxsize=512)
 def live_words(layout: Layout, per_word: int) -> tuple[bool, ...]:
     """Which dwords hold an element in some lane of some wave."""
+    if layout.padded_shape == layout.shape:
+        return (True,) * (layout.num_registers // per_word)
     live = np.any(~layout.holes(), axis=(0, 1)).reshape(-1, per_word)
     return tuple(bool(row.any()) for row in live)
 
@@ -308,8 +310,11 @@ def shuffle(m: Machine[V], words: Sequence[V], shape: Shape, via: str, target: T
     n = motion.registers
     columns = motion.lane[n : n + LANE_BITS], motion.lane[n + LANE_BITS :]
 
+    tables: dict[int, tuple[int, ...]] = {}
+
     def move(x: V, r: int) -> V:
-        lanes = motion.source_lanes(r)
+        start = motion.of_register(r)[1]
+        lanes = tables[start] if start in tables else tables.setdefault(start, motion.source_lanes(r))
         if lanes == identity and not motion.depends_on_wave:
             return x
         if via == "dpp":
@@ -322,7 +327,7 @@ def shuffle(m: Machine[V], words: Sequence[V], shape: Shape, via: str, target: T
             pattern = swizzle_pattern(lanes, target)
             assert pattern is not None
             return m.swizzle(x, pattern)
-        return m.permute(x, LaneIndex(*columns, motion.of_register(r)[1]))
+        return m.permute(x, LaneIndex(*columns, start))
 
     out: list[V] = []
     for i, x in enumerate(words):
