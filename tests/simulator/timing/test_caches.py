@@ -107,7 +107,7 @@ def test_a_wrong_fit_is_told():
     odd = [(10, A + (1 << 20) + 128 * i, 128, READ) for i in range(9)]
     traces[1] = WorkgroupTrace(71, traces[1].workgroup, (wave([(10, A, 128, READ), *odd]), traces[1].waves[1]))
     notes = caches.memory_service(traces, dispatch, CHIP, MODEL, "MI355X").notes
-    assert any("predicts" in note and "of 71" in note and "100.0" not in note for note in notes)
+    assert any("predicts" in note and "workgroup 71" in note and "100.0" not in note for note in notes)
 
 
 def test_levels_of_single_lines():

@@ -255,9 +255,13 @@ def _plan(merged: Mapping[int, _Merged], starts: Mapping[int, _Merged], dispatch
             shifts[number] = relocation.shifts(number, found)
         what = f"{others} of {dispatch.count} workgroups are copies of workgroup {numbers[0]}, shifted by buffer"
         notes.append(what + (f"; {fitted} of them by a linear fit" if fitted else " as their first accesses say"))
-        for number in numbers[1:]:
-            part = relocation.predicts(merged[number])
-            notes.append(f"workgroup {numbers[0]} so shifted predicts {100 * part:.1f} % of the lines of {number}")
+        parts = {number: relocation.predicts(merged[number]) for number in numbers[1:]}
+        if parts:
+            worst = min(parts, key=lambda number: parts[number])
+            notes.append(
+                f"workgroup {numbers[0]} so shifted predicts at least {100 * parts[worst]:.1f} % of the lines of the other "
+                f"recorded ones (workgroup {worst})"
+            )
         if relocation.guessed:
             notes.append(f"the shift of {len(relocation.guessed)} buffers is not known and taken to be 0")
     return _Plan(tuple(streams), stream_of, shifts, tuple(notes))
