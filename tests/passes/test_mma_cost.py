@@ -163,7 +163,7 @@ def _cases() -> list[Case]:
             Case(gemm(16, 256, 64), chip, ({"waves": (4, 1)}, {"waves": (2, 2)})),
             Case(gemm(128, 80, 64), chip, ({"waves": (2, 2)}, {"waves": (1, 4)})),
             Case(gemm(96, 96, 64, "f16"), chip, ({"waves": (4, 1)}, {"waves": (1, 4)}, big)),
-            Case(chain(CHAIN, 64, 32, 64), chip, ({"waves": (1, 2)}, {"swapped": False})),
+            Case(chain(CHAIN, 64, 32, 64), chip, ({"waves": (2, 2)}, {"waves": (1, 4)}, {"swapped": False})),
         ]
     return found
 

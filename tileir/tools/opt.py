@@ -122,6 +122,11 @@ def parser() -> argparse.ArgumentParser:
         help="instead of code, say how every LDS buffer lies in the banks and what each access costs; '=full' prints the "
         "proofs: the enumeration over lane groups and the rank argument",
     )
+    check.add_argument(
+        "--explain-layouts",
+        action="store_true",
+        help="instead of code, list the ways to map every matrix product onto waves and instructions, with estimated clocks",
+    )
     check.add_argument("--remarks", action="store_true", help="show remarks of the passes")
     code = p.add_argument_group("code generation")
     code.add_argument("--code-object-version", type=int, choices=(5, 6), default=5)
@@ -178,8 +183,14 @@ def _meaning(code: str) -> str:
 
 def _check(args: argparse.Namespace) -> None:
     """Settles what to emit and rejects options that contradict each other."""
-    if args.format and (args.emit or args.stop_after or args.start_from or args.explain_lds or args.define):
+    if args.format and (
+        args.emit or args.stop_after or args.start_from or args.explain_lds or args.explain_layouts or args.define
+    ):
         raise UsageError("--format only formats: leave the options of compilation away")
+    if args.explain_layouts and (args.emit or args.stop_after or args.explain_lds or args.start_from in LATER_STAGES):
+        raise UsageError(
+            "--explain-layouts reports on what assign-layouts chooses; leave other outputs and stages away"
+        )
     if args.explain_lds and (args.emit or args.stop_after or args.start_from in LATER_STAGES):
         raise UsageError("--explain-lds reports on the final tile IR; leave --emit, --stop-after and later stages away")
     if args.emit is None:
@@ -222,7 +233,7 @@ def _compile(args: argparse.Namespace, text: str, name: str, log: Log) -> str | 
             allow_spills=args.allow_spills,
         )
         return _result(compiled, args)
-    if args.emit != "tile" and not args.explain_lds:
+    if args.emit != "tile" and not args.explain_lds and not args.explain_layouts:
         backend.start_early(text)
     from tileir.frontend import parse
 
@@ -231,6 +242,8 @@ def _compile(args: argparse.Namespace, text: str, name: str, log: Log) -> str | 
         return print_module(module, locations=args.locations)
     if args.explain_lds:
         return _explanation(args, module, log)
+    if args.explain_layouts:
+        return _mappings(args, module, log)
     if args.emit == "tile":
         return _passes(args, module, log)
     compiled = backend.compile_module(
@@ -264,6 +277,14 @@ def _explanation(args: argparse.Namespace, module: Module, log: Log) -> str:
 
     found = [explain(r.kernel, r.context.target, full=args.explain_lds == "full") for r in _results(args, module, log)]
     return "\n".join(found)
+
+
+def _mappings(args: argparse.Namespace, module: Module, log: Log) -> str:
+    """What `--explain-layouts` prints."""
+    from tileir.passes.explain_layouts import explain
+
+    args.stop_after = "place-memory"
+    return "\n".join(explain(r.kernel, r.context.target) for r in _results(args, module, log))
 
 
 def _results(args: argparse.Namespace, module: Module, log: Log) -> list[Result]:
