@@ -247,3 +247,11 @@ kernel @gemm(%A: global<bf16[T, M, K]>, %B: global<bf16[T, N, K]>, %C: global<f3
         c = np.ones((64, 64), np.float32)
         compiled.launch(A=a, B=b, C=c, device=device)
         assert (c == np.einsum("tmk,tnk->mn", a.astype(np.float32), b.astype(np.float32))).all(), (t, k)
+
+
+def test_tiles_held_in_registers_stay_packed() -> None:
+    """What waits in registers for its turn is carried as it was loaded: nothing unpacks it."""
+    asm = tileir.compile(scheduled("gfx942", "via_registers", 2), "gfx942").asm
+    plain = tileir.compile(GEMM, "gfx942").asm
+    for op in ("v_perm_b32", "v_lshrrev_b32", "v_mov_b32", "v_alignbit"):
+        assert asm.count(op) <= plain.count(op) + 8, op

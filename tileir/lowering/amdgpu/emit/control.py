@@ -23,8 +23,8 @@ class Travel(NamedTuple):
 
 
 def travels(s: State) -> dict[Value, Travel]:
-    """For tiles that travel through blocks: as the accumulator fragments of the `mma` that they come from or go to, found
-    over everything that carried values are connected to."""
+    """For tiles that travel through blocks: as the accumulator fragments of the `mma` that they come from or go to, or as
+    the pieces that they are loaded in, found over everything that carried values are connected to."""
     links: dict[Value, list[Value]] = {}
     found: dict[Value, Travel] = {}
 
@@ -33,6 +33,8 @@ def travels(s: State) -> dict[Value, Travel]:
         links.setdefault(b, []).append(a)
 
     for op in s.kernel.walk():
+        if op.name == "load" and not op.result.tile.is_scalar:
+            found[op.result] = Travel(_loaded_piece(op))
         if op.name == "mma":
             a, b, c = op.operands[0].tile, op.operands[1].tile, op.result.tile
             instr = op.attrs["instr"]
@@ -63,6 +65,16 @@ def travels(s: State) -> dict[Value, Travel]:
                 found[other] = found[v]
                 pending.append(other)
     return found
+
+
+def _loaded_piece(op: Op) -> int:
+    """Elements of one load of a lane, as far as the registers of the tile can be cut so."""
+    t, wide = op.result.tile, op.attrs["bytes"]
+    assert t.layout is not None and isinstance(wide, int)
+    n = max(1, wide // t.elem.bytes)
+    while t.layout.num_registers % n:
+        n //= 2
+    return n
 
 
 class Control:
