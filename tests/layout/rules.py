@@ -12,6 +12,7 @@ class Rule:
     banks: int
     lane_groups: tuple[tuple[int, ...], ...]
     evidence: str = "measured"
+    direction: str = "read"
     addresses_per_lane: int = 1
     bank_bytes: int = 4
 
@@ -36,13 +37,13 @@ SIXTEENS = both_halves(lanes((0, 3), (12, 15), (20, 27)), lanes((4, 11), (16, 19
 GFX942 = {
     "ds_read_b128": Rule("ds_read_b128", 16, 32, EIGHTS),
     "ds_read_b64": Rule("ds_read_b64", 8, 32, consecutive(16)),
-    "ds_write_b128": Rule("ds_write_b128", 16, 32, consecutive(8)),
+    "ds_write_b128": Rule("ds_write_b128", 16, 32, consecutive(8), direction="write"),
 }
 GFX950 = {
     "ds_read_b128": Rule("ds_read_b128", 16, 64, SIXTEENS),
     "ds_read_b96": Rule("ds_read_b96", 12, 32, EIGHTS),
     "ds_read_b64": Rule("ds_read_b64", 8, 64, consecutive(32)),
     "ds_read_b64_tr_b16": Rule("ds_read_b64_tr_b16", 8, 64, consecutive(32)),
-    "ds_write_b64": Rule("ds_write_b64", 8, 32, consecutive(16)),
+    "ds_write_b64": Rule("ds_write_b64", 8, 32, consecutive(16), direction="write"),
 }
 CHIPS = {"gfx942": GFX942, "gfx950": GFX950}

@@ -21,7 +21,7 @@ from tileir.ir.diagnostics import Log
 from tileir.ir.printer import print_module
 from tileir.layout import SharedLayout
 from tileir.lowering.amdgpu.compile import Compiled, Options, compile_kernel
-from tileir.passes.explain_lds import BufferReport, analyse, clocks
+from tileir.passes.explain_lds import BufferReport, analyse
 from tileir.passes.manager import run_pipeline
 from tileir.runtime import launch
 from tileir.target import get as get_target
@@ -29,18 +29,8 @@ from tileir.target import get as get_target
 Tile = tuple[int, int, int]
 TILES: tuple[Tile, ...] = ((64, 64, 32), (64, 64, 64), (128, 128, 32), (128, 128, 64), (32, 64, 16), (256, 256, 64))
 
-# Accesses that are not free in any layout that the search knows: (LDS clocks, clocks without a conflict) of each.
-# i8 tiles with rows of 32 bytes, turned in registers on their way to LDS: 8-byte writes want other banks than 8-byte reads.
-EXCEPTIONS: dict[tuple[str, str, str, Tile], set[tuple[int, int]]] = {
-    ("gfx950", form, "i8", (64, 64, 32)): {(48, 32)} for form in ("nn", "tt", "tn")
-}
-# i8 tiles with K = 16, a quarter of the instruction's 64: lanes beyond K all read the start of the buffer.
-EXCEPTIONS |= {
-    ("gfx950", "nt", "i8", (32, 64, 16)): {(18, 16), (19, 16)},
-    ("gfx950", "nn", "i8", (32, 64, 16)): {(18, 16), (19, 16), (135, 128)},
-    ("gfx950", "tt", "i8", (32, 64, 16)): {(8, 4), (18, 16), (19, 16), (134, 128)},
-    ("gfx950", "tn", "i8", (32, 64, 16)): {(8, 4), (18, 16), (19, 16), (134, 128), (135, 128)},
-}
+# Accesses that are not free in any layout that the search knows: (LDS clocks, clocks without a conflict) of each. None.
+EXCEPTIONS: dict[tuple[str, str, str, Tile], set[tuple[int, int]]] = {}
 
 
 def parameters(dtype: str, tile: Tile) -> dict[str, object]:
@@ -56,7 +46,9 @@ def reports(file: str, name: str, chip: str, params: tuple[tuple[str, object], .
 
 def conflicts(found: tuple[BufferReport, ...]) -> list[tuple[str, int, tuple[int, int]]]:
     """(access, degree, clocks) of everything above degree 1."""
-    return [(p.access.name, p.degree, clocks(p)) for r in found for p in r.proof.accesses if p.degree > 1]
+    return [
+        (p.access.name, p.degree, (p.clocks, p.free_clocks)) for r in found for p in r.proof.accesses if p.degree > 1
+    ]
 
 
 def fits(dtype: str, tile: Tile, chip: str) -> bool:
@@ -93,7 +85,7 @@ OTHERS = (
 @pytest.mark.parametrize("chip", CHIPS)
 def test_other_kernels(chip: str, file: str, name: str, params: tuple[tuple[str, object], ...]) -> None:
     found = reports(file, name, chip, params)
-    assert any(r.proof.accesses for r in found) or file == "softmax"
+    assert any(r.proof.accesses for r in found) or not file.startswith("gemm")
     assert conflicts(found) == []
 
 
@@ -149,24 +141,30 @@ def test_simulator_counts_no_conflicts(chip: str, name: str, dtype: str) -> None
         assert set(trace.degrees.values()) == {1}, trace.degrees
 
 
-@pytest.mark.parametrize("name", ["nn", "tn"])
-def test_simulator_counts_the_named_exception(name: str) -> None:
-    tile = (64, 64, 32)
-    trace = trace_form(compiled_form(name, "gfx950", "i8", tile), name, "gfx950", "i8", tile, 64)
-    assert max(trace.degrees.values()) == 2
+@pytest.mark.parametrize("tile", [(64, 64, 32), (32, 64, 16)], ids=str)
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("chip", CHIPS)
+def test_simulator_counts_small_i8_tiles(chip: str, name: str, tile: Tile) -> None:
+    """Tiles of a half and a quarter of the instruction's k: lanes beyond K read what other lanes read."""
+    kernel = compiled_form(name, chip, "i8", tile)
+    for k in (96, 61):
+        trace = trace_form(kernel, name, chip, "i8", tile, k)
+        assert trace.count > 0 and set(trace.degrees.values()) == {1}, trace.degrees
 
 
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
 @pytest.mark.parametrize("chip", CHIPS)
 def test_simulator_counts_the_transposition(chip: str, dtype: str) -> None:
-    """A copy that reads rows and writes columns: wide accesses conflict, so the layout keeps less together."""
+    """A copy that reads rows and writes columns: wide accesses conflict, so the layout keeps less together. Elements of 16
+    bits may be exchanged between lanes instead."""
     module = parse(kernels.source("transpose"), "t.tile", {"T": dtype})
     kernel = compile_kernel(module, "transpose", chip)
     x = np.arange(64 * 128).reshape(64, 128).astype(NUMPY[dtype])
     y = np.zeros((128, 64), NUMPY[dtype])
     trace = run_traced(kernel, chip, {"X": x, "Y": y}, "transpose")
     assert np.array_equal(y, x.T)
-    assert trace.count > 0 and set(trace.degrees.values()) == {1}, trace.degrees
+    assert trace.count > 0 or dtype == "bf16"
+    assert set(trace.degrees.values()) <= {1}, trace.degrees
 
 
 RESHAPE = """tileir 1
@@ -335,15 +333,6 @@ def test_silent_scalar_by_a_written_layout() -> None:
     c = np.zeros((70, 60), DTYPES["bf16"])
     launch(kernel, {"A": a, "B": b, "C": c}, device("simulator:gfx942"))
     assert np.array_equal(c, (a.astype(np.float32) @ b.astype(np.float32).T).astype(DTYPES["bf16"]))
-
-
-def test_conflicts_that_remain_are_remarked() -> None:
-    """R0801 names the access that pays."""
-    text = form_text("nn", "i8").replace(
-        "BM: int = 128, BN: int = 128, BK: int = 64", "BM: int = 64, BN: int = 64, BK: int = 32"
-    )
-    found = remarks(text, "gfx950", "R0801")
-    assert found and all("degree 2" in d.message and d.loc.line for d in found)
 
 
 # -- the counter itself --------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from . import gf2
-from .linear import LANE_BITS, WAVE, Index, IntArray, Layout, LayoutError
+from .linear import LANE_BITS, WAVE, Index, IntArray, Layout, LayoutError, folded
 from .shared import SharedLayout
 
 LaneGroups = Sequence[Sequence[int]]
@@ -78,6 +78,8 @@ class BankRule(Protocol):
 
     @property
     def op(self) -> str: ...
+    @property
+    def direction(self) -> str: ...
     @property
     def bytes_per_lane(self) -> int: ...
     @property
@@ -145,8 +147,8 @@ class Access:
         """The accesses that move a tile between LDS and the registers of ``layout``. The last dimension is that of the columns,
         which are contiguous in LDS; the others, in row-major order, are the rows.
 
-        Every run of ``rule.bytes_per_lane`` bytes of columns is one instruction. Lanes that hold only holes are taken as
-        inactive; if they do access LDS, pass the layout of the padded tile.
+        Every run of ``rule.bytes_per_lane`` bytes of columns is one instruction. Lanes that hold only holes are inactive when
+        they write; when they read, they take part at the place that :func:`~tileir.layout.linear.folded` gives.
 
         Raises:
             LayoutError: the layout does not have runs of that length.
@@ -158,10 +160,16 @@ class Access:
                 f"{name}: {rule.op} needs {vector} elements contiguous along columns in the lowest registers of {layout}"
             )
         table = layout.owner_table()[:, :, ::vector, :]
-        hole = np.any(table >= np.array(layout.shape), axis=-1)
-        rows, cols = matrix_places(table, layout.shape)
-        rows = np.where(hole, -1, rows).transpose(0, 2, 1).reshape(-1, WAVE)
-        cols = np.where(hole, 0, cols).transpose(0, 2, 1).reshape(-1, WAVE)
+        if layout.padded_shape == layout.shape:
+            rows, cols = matrix_places(table, layout.shape)
+        elif rule.direction == "read":
+            rows, cols = matrix_places(folded(table, layout.shape), layout.shape)
+        else:
+            hole = np.any(table >= np.array(layout.shape), axis=-1)
+            rows, cols = (
+                np.where(hole, x, places) for x, places in zip((-1, 0), matrix_places(table, layout.shape), strict=True)
+            )
+        rows, cols = (x.transpose(0, 2, 1).reshape(-1, WAVE) for x in (rows, cols))
         keys = {rows[i].tobytes() + cols[i].tobytes(): i for i in reversed(range(len(rows))) if rows[i].max() >= 0}
         distinct = sorted(keys.values())
         return cls(name, rule, rows[distinct], cols[distinct])
@@ -270,6 +278,16 @@ class AccessProof:
         return int(self.degrees.max(initial=0))
 
     @property
+    def clocks(self) -> int:
+        """LDS clocks of all instructions: the sum of degrees over instructions and lane groups."""
+        return int(self.degrees.sum())
+
+    @property
+    def free_clocks(self) -> int:
+        """Clocks without any conflict: the number of groups with an active lane."""
+        return int(np.count_nonzero(self.degrees))
+
+    @property
     def worst(self) -> int:
         """Index of the first instruction that has the largest degree."""
         return int(self.degrees.max(axis=1, initial=0).argmax())
@@ -313,6 +331,18 @@ class Proof:
     def degree(self) -> int:
         """Largest degree of all accesses (0 if there are none)."""
         return max((p.degree for p in self.accesses), default=0)
+
+    @property
+    def clocks(self) -> int:
+        """LDS clocks of all accesses."""
+        return sum(p.clocks for p in self.accesses)
+
+    def conflicts(self) -> str:
+        """The accesses that pay, and how much."""
+        paying = [p for p in self.accesses if p.degree > 1]
+        return ", ".join(
+            f"{p.access.name} takes {p.clocks} clocks instead of {p.free_clocks} (degree {p.degree})" for p in paying
+        )
 
     @property
     def conflict_free(self) -> bool:

@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
-from .linear import Layout, LayoutError
+from .linear import Layout, LayoutError, ceil_log2
 
 _BLOCK_BITS = 4
-_ELEMENT_BITS = 2
+_READ_BITS = 64
 
 
-def transposed_source(layout: Layout) -> Layout:
-    """What the lanes *address* so that a `ds_read_b64_tr_b16` delivers a tile of 16-bit elements in ``layout``.
+def elements_per_read(elem_bits: int) -> int:
+    """Elements that a lane addresses, and receives, in one 64-bit transposing read."""
+    return _READ_BITS // elem_bits
 
-    In every block of 16 lanes, lane i receives as element j the half ``i % 4`` of what lane ``4 * j + i // 4`` addresses
-    (CDNA4 ISA, DS_READ_B64_TR_B16). In bits that is an exchange of basis vectors: the 4 elements that a lane addresses
-    are the receiving lane bits 0-1, its own lane bits 0-1 are the receiving lane bits 2-3, and its lane bits 2-3 are
-    the receiving register bits 0-1. The result is used like any layout: for addresses, and for bank conflicts with
-    ``Access.of_layout``; its rows must be contiguous in LDS.
+
+def transposed_source(layout: Layout, elem_bits: int = 16) -> Layout:
+    """What the lanes *address* so that a 64-bit transposing read delivers a tile of ``elem_bits``-bit elements in ``layout``.
+
+    A lane addresses n = 64 / bits elements. In every block of 16 lanes, lane i receives as element j the element ``i % n`` of
+    what lane ``16 / n * j + i // n`` addresses (CDNA4 ISA, DS_READ_B64_TR_B16 and _B8). In bits that is an exchange of basis
+    vectors: the elements that a lane addresses are the lowest receiving lane bits, its own lane bits are the others of the
+    block and then the lowest receiving register bits. The result is used like any layout: for addresses, and for bank
+    conflicts with ``Access.of_layout``; its rows must be contiguous in LDS.
 
     Raises:
         LayoutError: lanes or registers of ``layout`` do not run as the instruction delivers them.
     """
+    n = elements_per_read(elem_bits)
+    e = ceil_log2(n)
     if layout.rank != 2:
         raise LayoutError(f"a transposing read gives a tile of rank 2, not {layout.rank}")
-    if len(layout.reg) < _ELEMENT_BITS:
+    if len(layout.reg) < e:
         raise LayoutError(
-            f"a transposing read gives each lane 4 elements along rows in its lowest registers; {layout} has "
+            f"a transposing read gives each lane {n} elements along rows in its lowest registers; {layout} has "
             f"{layout.registers_per_block}"
         )
-    e = _ELEMENT_BITS
     lane = layout.lane[e:_BLOCK_BITS] + layout.reg[:e] + layout.lane[_BLOCK_BITS:]
     source = Layout(layout.shape, layout.lane[:e] + layout.reg[e:], lane, layout.wave, layout.reps)
-    if source.contiguous(1) < 1 << e:
+    if source.contiguous(1) < n:
         raise LayoutError(
-            f"a transposing read needs 4 consecutive columns in lanes 0-3; the lanes of {layout} run otherwise"
+            f"a transposing read needs {n} consecutive columns in lanes 0-{n - 1}; the lanes of {layout} run otherwise"
         )
     return source

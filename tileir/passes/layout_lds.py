@@ -20,58 +20,22 @@ from tileir.ir.diagnostics import CompileError, Note, error
 from tileir.ir.rewriter import Rewriter, rewrite, uses
 from tileir.ir.types import SharedType, TileType
 from tileir.layout import Layout, LayoutError
-from tileir.layout.banks import Access, Proof
+from tileir.layout.banks import Access, Proof, prove
 from tileir.layout.choose import choose
 from tileir.layout.shared import SharedLayout
 from tileir.passes.base import Context, Pass
-from tileir.passes.transposing_reads import addressed_layout
+from tileir.passes.lds_accesses import (
+    DIRECT_SUFFIX,
+    access_bytes,
+    access_of,
+    as_matrix,
+    direct_rule,
+    lds_instruction,
+    over_buffer,
+    threads_of,
+)
+from tileir.passes.transposing_reads import READS, addressed_layout
 from tileir.target import Target
-
-_SUFFIX = {16: "b128", 8: "b64", 4: "b32"}
-TRANSPOSING_READ = "ds_read_b64_tr_b16"
-DIRECT_SUFFIX = {16: "x4", 12: "x3", 4: ""}
-_NARROW = {
-    ("read", 2): "ds_read_u16",
-    ("read", 1): "ds_read_u8",
-    ("write", 2): "ds_write_b16",
-    ("write", 1): "ds_write_b8",
-}
-
-
-def lds_instruction(direction: str, width: int) -> str:
-    """Machine instruction of a "read" or "write" of `width` bytes per lane."""
-    return _NARROW.get((direction, width)) or f"ds_{direction}_{_SUFFIX[width]}"
-
-
-def as_matrix(layout: Layout, matrix: tuple[int, int]) -> Layout | None:
-    """The register layout of a tile seen as the matrix of its LDS buffer; None where it cannot be seen so."""
-    try:
-        return layout if layout.shape == matrix else layout.reshape(matrix)
-    except LayoutError:
-        return None
-
-
-def over_buffer(layout: Layout, shared: SharedType) -> Layout:
-    """The register layout of a tile over its LDS buffer: as a matrix if it can be seen so, which makes addresses linear in
-    bits, else as it is, with the dimensions but the last as rows."""
-    return as_matrix(layout, shared.matrix) or layout
-
-
-def access_bytes(t: TileType, shared: SharedLayout | None = None) -> int:
-    """Bytes per lane of one LDS access of a tile whose last dimension is contiguous: at most 16, what the registers
-    hold contiguously, and what the buffer's layout keeps whole and aligned."""
-    assert t.layout is not None
-    axis = t.rank - 1
-    run = t.layout.contiguous(axis)
-    while t.shape[axis] % run:  # a run must not reach past the row into padding
-        run //= 2
-    width = min(16, run * t.elem.bytes)
-    if shared is not None:
-        width = min(width, shared.granule)
-        pitch = shared.args[0] if shared.kind == "padded" else shared.row_bytes
-        if shared.rows > 1:
-            width = min(width, pitch & -pitch)
-    return max(t.elem.bytes, width)
 
 
 @dataclass(frozen=True)
@@ -86,20 +50,20 @@ class _Use:
     def access(self, widest: int, elem_bits: int, target: Target) -> Access:
         """The addresses, with accesses of at most `widest` bytes a lane."""
         if self.direction == "transposed":
-            instruction = TRANSPOSING_READ
+            instruction = READS[elem_bits]
         else:
             instruction = lds_instruction(self.direction, min(self.width, max(widest, elem_bits // 8)))
         name = f"{instruction} at line {self.line}"
         return Access.of_layout(name, target.lds_access(instruction), self.layout, elem_bits)
 
 
-def uses_of(buffer: Value, users: list[tuple[Op, int]]) -> tuple[tuple[_Use, ...], int | None]:
+def uses_of(buffer: Value, users: list[Op]) -> tuple[tuple[_Use, ...], int | None]:
     """All register accesses of a buffer, and the bytes per lane of the direct copies into it (None if there are none)."""
     shared = buffer.type
     assert isinstance(shared, SharedType)
     found: list[_Use] = []
     direct: int | None = None
-    for op, _ in users:
+    for op in users:
         if op.name == "copy":  # single elements of consecutive lanes: two lanes share a bank at most as one dword
             continue
         if op.name == "copy_async":
@@ -133,7 +97,7 @@ def _choose(
             continue
         accesses = [u.access(widest, shared.elem.bits, target) for u in found]
         layout, proof = choose(shared.matrix, shared.elem.bits, accesses, direct=rule)
-        if best is None or (layout.granule <= widest and _clocks(proof) < _clocks(best[1])):
+        if best is None or (layout.granule <= widest and proof.clocks < best[1].clocks):
             best = layout, proof
         if best[1].conflict_free:
             break
@@ -141,9 +105,11 @@ def _choose(
     return best
 
 
-def _clocks(proof: Proof) -> int:
-    """LDS clocks of all accesses: the sum of degrees over instructions and lane groups."""
-    return sum(int(p.degrees.sum()) for p in proof.accesses)
+def _proved(shared: SharedType, layout: SharedLayout, users: list[Op], threads: int, target: Target) -> Proof:
+    """What all accesses cost in a layout that is given."""
+    t = replace(shared, layout=layout)
+    accesses = [access_of(u, t, threads, target) for u in users if u.name != "copy_async"]
+    return prove(layout, accesses, direct=direct_rule(users, target))
 
 
 def _note_narrow(op: Op, shared: SharedType, users: dict[Value, list[tuple[Op, int]]], ctx: Context) -> None:
@@ -195,6 +161,7 @@ def _over_budget(kernel: Kernel, largest: Op, target: Target) -> CompileError:
 
 def _run(kernel: Kernel, ctx: Context) -> Kernel:
     users = uses(kernel)
+    threads = threads_of(kernel)
     chosen: dict[Value, SharedType] = {}
     known: dict[object, tuple[SharedLayout, Proof]] = {}  # both versions of a kernel have the same buffers
     for op in kernel.walk():
@@ -202,27 +169,31 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
             continue
         shared = op.result.type
         assert isinstance(shared, SharedType)
-        if shared.layout is not None:
-            continue
         if _bytes(shared) > ctx.target.lds_bytes:  # no layout makes it smaller, and to look for one would take long
             raise _over_budget(kernel, op, ctx.target)
-        readers = [user for user, _ in users.get(op.result, []) if user.name == "shared_load"]
-        if any(user.result.tile.shape != shared.shape for user in readers):  # read under another shape: keep the order
-            chosen[op.result] = replace(shared, layout=SharedLayout.from_spec(shared.matrix, shared.elem.bits))
-            continue
-        found, direct = uses_of(op.result, users.get(op.result, []))
-        key = (shared.matrix, shared.elem.bits, found, direct)
+        using = [user for user, _ in users.get(op.result, [])]
+        given = shared.layout
+        if given is None and any(u.name == "shared_load" and u.result.tile.shape != shared.shape for u in using):
+            given = SharedLayout.from_spec(shared.matrix, shared.elem.bits)  # under another shape: the order is given
         try:
-            if key not in known:
-                known[key] = _choose(shared, found, direct, ctx.target)
+            if given is not None:
+                layout, proof = given, _proved(shared, given, using, threads, ctx.target)
+            else:
+                found, direct = uses_of(op.result, using)
+                key = (shared.matrix, shared.elem.bits, found, direct)
+                if key not in known:
+                    known[key] = _choose(shared, found, direct, ctx.target)
+                layout, proof = known[key]
         except LayoutError as e:
             raise error(
                 "E0802", f"no LDS layout for %{op.result.name}: {e}", op.loc, legal="a tile of whole bytes per row"
             ) from e
-        layout, proof = known[key]
         if not proof.conflict_free:
-            ctx.log.remark("R0801", f"LDS accesses of %{op.result.name} conflict: {proof.summary()}", op.loc)
-        chosen[op.result] = SharedType(shared.elem, shared.shape, layout)
+            why = "the best found" if given is None else "given"
+            message = f"LDS accesses of %{op.result.name} conflict: {proof.conflicts()}; {layout} is {why}"
+            ctx.log.remark("R0801", message, op.loc)
+        if shared.layout is None:
+            chosen[op.result] = replace(shared, layout=layout)
     for op in kernel.walk():
         if op.name == "shared_load" and isinstance(buffer := op.operands[0].type, SharedType):
             if op.result.tile.shape != buffer.shape:

@@ -21,6 +21,7 @@ from tileir.ir.diagnostics import error
 from tileir.ir.rewriter import Rewriter, rewrite, uses
 from tileir.ir.types import SharedType
 from tileir.passes.base import Context, Pass
+from tileir.passes.transposing_reads import has_transposing_read
 
 
 def staged_loads(kernel: Kernel) -> list[Op]:
@@ -82,7 +83,7 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
         if op.attrs.get("via") == "buffer"
         and op.result.tile.elem.bits <= 16
         and reduces_over_rows(op, users)
-        and not (op.result.tile.elem.bits == 16 and ctx.target.supports("lds_transpose_read_b16"))
+        and not has_transposing_read(op.result.tile.elem.bits, op.result.tile.shape, ctx.target)
     }
 
     def allocate(rw: Rewriter, op: Op) -> None:

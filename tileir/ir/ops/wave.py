@@ -88,7 +88,7 @@ declare(
 declare(
     OpDef(
         "shared_load_transposed",
-        "The same as shared_load, by transposing reads: lanes hold runs of rows of the buffer, not of columns. 16-bit elements, "
+        "The same as shared_load, by transposing reads: lanes hold runs of rows of the buffer, not of columns. Elements of 16 or 8 bits, "
         "chips that have such reads.",
         ("buffer",),
         _shared_load,

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 
 from tileir.ir.core import Op, Value
-from tileir.ir.types import SharedType, TileType
+from tileir.ir.types import Elem, SharedType, TileType
 from tileir.layout import Layout
+from tileir.layout.linear import fold_mask
 from tileir.layout.shared import SharedLayout
+from tileir.layout.transposed import elements_per_read
 from tileir.lowering.amdgpu.emit import views
 from tileir.lowering.amdgpu.emit.coords import (
     Coordinate,
@@ -19,7 +21,6 @@ from tileir.lowering.amdgpu.emit.coords import (
     lane,
     linear,
     masks,
-    place_bits,
     register_table,
     thread,
     wave,
@@ -27,7 +28,7 @@ from tileir.lowering.amdgpu.emit.coords import (
 from tileir.lowering.amdgpu.emit.state import State
 from tileir.lowering.amdgpu.emit.tiles import Tile
 from tileir.lowering.amdgpu.emit.writer import scalar_type, vector_type
-from tileir.passes.layout_lds import access_bytes, over_buffer
+from tileir.passes.lds_accesses import access_bytes, over_buffer
 from tileir.passes.transposing_reads import addressed_layout
 
 POINTER = "!llvm.ptr<3>"
@@ -67,12 +68,28 @@ def addresses(
     s: State, buffer: Value, layout: Layout, registers: list[int], view: SharedType | None = None
 ) -> list[str]:
     """LDS address of the element in each of the registers (a layout of `over_buffer`), the buffer seen as `view`."""
+    return [_address(s, buffer, view, layout, r, fold=False) for r in registers]
+
+
+def read_address(s: State, buffer: Value, layout: Layout, r: int, view: SharedType | None = None) -> str:
+    """LDS address that a lane reads for a register: of its element, or of the one that takes the place of a hole (see
+    `tileir.layout.linear.folded`)."""
+    holes = [d for d in range(layout.rank) if masks(layout, d)]
+    if not holes:
+        return _address(s, buffer, view, layout, r, fold=False)
+    other = _address(s, buffer, view, layout, r, fold=True)
+    if all(_is_power_of_two(n) for n in layout.shape):  # folding keeps what lies inside
+        return other
+    return s.w.select(hole_test(s, layout, r), _address(s, buffer, view, layout, r, fold=False), other, POINTER)
+
+
+def _address(s: State, buffer: Value, view: SharedType | None, layout: Layout, r: int, *, fold: bool) -> str:
     t = view or buffer.type
     assert isinstance(t, SharedType)
     shared = buffer_layout(t)
     if layout.rank == 2 and shared.kind in ("rows", "swizzle", "xor") and _is_power_of_two(shared.row_bytes):
-        return [_xor_address(s, buffer, shared, layout, r) for r in registers]
-    return [_added_address(s, buffer, shared, layout, r) for r in registers]
+        return _xor_address(s, buffer, shared, layout, r, fold)
+    return _added_address(s, buffer, shared, layout, r, fold)
 
 
 def _is_power_of_two(n: int) -> bool:
@@ -83,29 +100,31 @@ def _image_weights(shared: SharedLayout) -> list[int]:
     return [shared.row_bytes, shared.elem_bits // 8]
 
 
-def _xor_address(s: State, buffer: Value, shared: SharedLayout, layout: Layout, r: int) -> str:
+def _xor_address(s: State, buffer: Value, shared: SharedLayout, layout: Layout, r: int, fold: bool) -> str:
     """Rows of 2ⁿ bytes: the offset is linear over GF(2) in lane, wave and register bits, so the register's part is XORed
-    onto the lanes' part; where no bits meet it becomes the immediate offset of the instruction."""
+    onto the lanes' part; where no bits meet it becomes the immediate offset of the instruction. Folding drops high bits
+    of the coordinates, which is linear too."""
     w = s.w
+    weights = _image_weights(shared)
+    kept = [fold_mask(n) if fold else -1 for n in layout.shape]
+
+    def image(vector: Iterable[int]) -> int:
+        return sum((x & k) * weight for x, k, weight in zip(vector, kept, weights, strict=True))
 
     def lanes_part() -> str:
         bits = [
-            (source, bit, int(shared.offset_of_image(value)))
-            for source, bit, value in place_bits(layout, _image_weights(shared))
+            (source, bit, int(shared.offset_of_image(image(vector))))
+            for source, vectors in (("lane", layout.lane), ("wave", layout.wave))
+            for bit, vector in enumerate(vectors)
         ]
         value, mask = linear(w, bits)
-        w.masks["lds", shared, layout] = mask
+        w.masks["lds", shared, layout, fold] = mask
         return value
 
-    part = w.hoist(("lds lanes", shared, layout), lanes_part)
-    mask = w.masks["lds", shared, layout]
-    image_inside = image_added = 0
-    for (inside, added), weight in zip(register_table(layout)[r], _image_weights(shared), strict=True):
-        image_inside ^= inside * weight
-        image_added += added * weight
-    constant = int(shared.offset_of_image(image_inside))
-    extra = int(shared.offset_of_image(image_inside ^ image_added)) ^ constant if image_added else 0
-    constant ^= extra
+    part = w.hoist(("lds lanes", shared, layout, fold), lanes_part)
+    mask = w.masks["lds", shared, layout, fold]
+    inside, added = (image(vector) for vector in zip(*register_table(layout)[r], strict=True))
+    constant = int(shared.offset_of_image(inside ^ added))
     clash = constant & mask
     pointer = base(s, buffer)
 
@@ -113,13 +132,13 @@ def _xor_address(s: State, buffer: Value, shared: SharedLayout, layout: Layout, 
         value = w.binary("xor", part, w.const(clash)) if clash else part
         return w.op(f"llvm.getelementptr inbounds {pointer}[{value}] : ({POINTER}, i32) -> {POINTER}, i8")
 
-    return _offset(s, w.hoist(("lds address", pointer, shared, layout, clash), start), constant ^ clash)
+    return _offset(s, w.hoist(("lds address", pointer, shared, layout, fold, clash), start), constant ^ clash)
 
 
-def _added_address(s: State, buffer: Value, shared: SharedLayout, layout: Layout, r: int) -> str:
+def _added_address(s: State, buffer: Value, shared: SharedLayout, layout: Layout, r: int, fold: bool) -> str:
     """Padded rows: offset = row · pitch + column bytes, the register's part added."""
     w = s.w
-    row, col = _matrix_place(s, layout, r)
+    row, col = _matrix_place(s, layout, r, fold)
     size = shared.elem_bits // 8
     if shared.kind in ("rows", "padded"):
         pitch = shared.args[0] if shared.kind == "padded" else shared.row_bytes
@@ -136,10 +155,20 @@ def _added_address(s: State, buffer: Value, shared: SharedLayout, layout: Layout
     return _image_address(s, buffer, shared, image)
 
 
-def _matrix_place(s: State, layout: Layout, r: int) -> tuple[Coordinate, Coordinate]:
+def _matrix_place(s: State, layout: Layout, r: int, fold: bool) -> tuple[Coordinate, Coordinate]:
     """Row and column of the element in a register; all dimensions but the last count as rows."""
     w = s.w
-    *outer, col = (coordinate(w, layout, r, d) for d in range(layout.rank))
+
+    def place(d: int) -> Coordinate:
+        c = coordinate(w, layout, r, d)
+        if not fold:
+            return c
+        inside = w.const(fold_mask(layout.shape[d]))
+        return Coordinate(
+            w.hoist(("fold", c, layout.shape[d]), lambda: w.binary("and", w.add(c.base, c.offset), inside)), 0
+        )
+
+    *outer, col = (place(d) for d in range(layout.rank))
     row = outer[0] if outer else Coordinate(w.const(0), 0)
     for size, c in zip(layout.shape[1:-1], outer[1:], strict=True):
         base = w.hoist(
@@ -184,16 +213,11 @@ def load(s: State, op: Op) -> None:
 
     def read(i: int) -> str:
         r = registers[i]
-        address = addresses(s, op.operands[0], layout, [r], shared)[0]
-        inside = hole_test(s, layout, r)
-        if inside:
-            address = w.select(inside, address, base(s, op.operands[0]), POINTER)
+        address = read_address(s, op.operands[0], layout, r, shared)
         piece = w.op(
             f"llvm.load {address} {{alignment = {width} : i64, {ACCESS_SCOPES}}} : {POINTER} -> {vector_type(element, n)}"
         )
-        if inside:  # holes along k must be zero: they take part in products
-            piece = w.select(inside, piece, s.splat_literal(0, t.elem, n), vector_type(element, n))
-        return piece
+        return _without_holes(s, layout, r, piece, t.elem, n)
 
     _read(s, op, n, read)
 
@@ -208,19 +232,33 @@ def _read(s: State, op: Op, n: int, read: Callable[[int], str]) -> None:
         s.values[op.result] = Tile(t, n, [read(i) for i in range(t.layout.num_registers // n)])
 
 
+def _without_holes(s: State, layout: Layout, r: int, piece: str, elem: Elem, n: int) -> str:
+    """A piece that was read, zero where it lies outside: holes along k take part in products."""
+    inside = hole_test(s, layout, r)
+    if not inside:
+        return piece
+    return s.w.select(inside, piece, s.splat_literal(0, elem, n), vector_type(scalar_type(elem), n))
+
+
 def load_transposed(s: State, op: Op) -> None:
-    """Every read delivers 4 elements along rows; lanes address what the layout of `addressed_layout` says."""
+    """Every read delivers a run of elements along rows; lanes address what the layout of `addressed_layout` says."""
     w, t = s.w, op.result.tile
     source = addressed_layout(t)
-    assert source is not None, "the op is only made where such a read exists"
-    registers = list(range(0, source.num_registers, 4))
-    piece = vector_type(scalar_type(t.elem), 4)
+    assert source is not None and t.layout is not None, "the op is only made where such a read exists"
+    layout = t.layout
+    n = elements_per_read(t.elem.bits)
+    registers = list(range(0, source.num_registers, n))
+    piece = vector_type(scalar_type(t.elem), n)
+    raw = "vector<2xi32>" if t.elem.bits == 8 else piece
 
     def read(i: int) -> str:
-        address = addresses(s, op.operands[0], source, [registers[i]])[0]
-        return w.op(f"rocdl.ds.read.tr16.b64 {address} : {POINTER} -> {piece}")
+        address = read_address(s, op.operands[0], source, registers[i])
+        value = w.op(f"rocdl.ds.read.tr{t.elem.bits}.b64 {address} : {POINTER} -> {raw}")
+        if raw != piece:
+            value = w.op(f"llvm.bitcast {value} : {raw} to {piece}")
+        return _without_holes(s, layout, registers[i], value, t.elem, n)
 
-    _read(s, op, 4, read)
+    _read(s, op, n, read)
 
 
 def hole_test(s: State, layout: Layout, r: int) -> str:
