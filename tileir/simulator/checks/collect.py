@@ -15,16 +15,17 @@ class Collector:
     def __init__(self, strict: bool, limit: int) -> None:
         self.strict, self.limit = strict, limit
         self.findings: list[Finding] = []
-        self._keys: set[Key] = set()
+        self.keys: dict[Key, None] = {}
+        """Of the findings, in their order."""
 
     def known(self, key: Key) -> bool:
-        return key in self._keys or len(self.findings) >= self.limit
+        return key in self.keys or len(self.findings) >= self.limit
 
     def add(self, key: Key, make: Callable[[], Finding]) -> None:
         """Keeps a finding unless there is one with its key: kind and the records of both parties."""
         if self.known(key):
             return
-        self._keys.add(key)
+        self.keys[key] = None
         finding = make()
         self.findings.append(finding)
         if self.strict:

@@ -22,12 +22,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tileir.simulator import state
-from tileir.simulator.checks.collect import Collector
+from tileir.simulator.checks.collect import Collector, Key
 from tileir.simulator.checks.paths import Paths, Registers
 from tileir.simulator.checks.wait_states import missing_states
 from tileir.simulator.decoder import Instruction, Operand
@@ -161,9 +162,25 @@ class _Walk:
         self.collect.add(("mfma-hazard", start, i), make)
 
 
+_FOUND: WeakKeyDictionary[Program, dict[bytes, list[tuple[Key, Finding]]]] = WeakKeyDictionary()
+_MOST_FOUND = 8
+
+
 def hazards(program: Program, counts: NDArray[np.uint64], target: Target, collect: Collector) -> None:
     """Missing wait states behind all instructions that were executed, along paths of executed instructions. counts: by
-    record number."""
+    record number. What was found for a program and what it executed is kept: later launches need not look again."""
+    known = _FOUND.setdefault(program, {})
+    executed = np.packbits(counts != 0).tobytes()
+    if executed not in known:
+        while len(known) >= _MOST_FOUND:
+            del known[next(iter(known))]
+        known[executed] = _search(program, counts, target, collect.limit)
+    for key, finding in known[executed]:
+        collect.add(key, lambda finding=finding: finding)
+
+
+def _search(program: Program, counts: NDArray[np.uint64], target: Target, limit: int) -> list[tuple[Key, Finding]]:
+    collect = Collector(False, limit)
     paths = Paths(program, counts)
     walk = _Walk(paths, target, collect)
     for i, matrix in enumerate(walk.matrices):
@@ -173,3 +190,4 @@ def hazards(program: Program, counts: NDArray[np.uint64], target: Target, collec
         elif inst is not None and inst.name.startswith("v_") and not inst.name.startswith(("v_dot", "v_nop")):
             walk.behind_vector(i)
     missing_states(paths, collect)
+    return list(zip(collect.keys, collect.findings, strict=True))
