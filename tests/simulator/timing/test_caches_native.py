@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tileir.passes.order_grid import Numbers, remap
 from tileir.simulator.timing.cache_native import HASH, HASH_BITS
 from tileir.simulator.timing.cache_sim import (
     BYPASS,
@@ -24,8 +25,9 @@ from tileir.simulator.timing.cache_sim import (
     turn_orders,
 )
 
-CHIP = Geometry(line=128, l2_bytes=4 << 20, l2_ways=16, llc_bytes=256 << 20, llc_ways=16, lockstep=64)
-"""L2 and last-level cache of MI300X and MI355X."""
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "benchmarks"))
+
+from timing_orders import CHIP, product_traffic
 
 
 @dataclass
@@ -135,57 +137,39 @@ def test_sizes_that_give_no_sets_are_refused():
         simulate([stream], np.zeros(1, np.int64), np.zeros((2, 1), np.int64), CHIP, xcds=1, slots_per_xcd=1)
 
 
-def gemm(size: int, order: tuple[int, int] | None, accesses: int):
-    """Lines of a bf16 product of square matrices in tiles of 256 x 256 x 64, both operands with k contiguous, one workgroup
-    on each of 256 CUs. order: window and chunk of the order of workgroups; None is row by row."""
-    tiles, lines_per_row = size // 256, size * 2 // 128
-    number = np.arange(tiles * tiles)
-    row, column = number // tiles, number % tiles
-    if order:
-        row, column = remap(Numbers(), number, tiles, tiles, xcds=8, chunk=order[1], window=order[0])
-    step = np.arange(256) * lines_per_row + np.arange(lines_per_row)[:, None]  # a line is 64 elements: one k step
-    lines = np.concatenate([step, step], axis=1).reshape(-1)
-    regions = np.tile(np.repeat([0, 1], 256), lines_per_row)
-    stream = Stream(lines, np.full(len(lines), FETCH, np.uint8), regions.astype(np.uint8))
-    shifts = np.stack([row * 256 * lines_per_row, (1 << 32) + column * 256 * lines_per_row], axis=1)
-    return simulate(
-        [stream], np.zeros(len(number), np.int64), shifts, CHIP, xcds=8, slots_per_xcd=32, accesses=accesses
-    )
-
-
 def test_a_part_of_the_sets_stands_for_all():
-    whole, part = gemm(4096, None, 1 << 40), gemm(4096, None, 1 << 19)
+    whole, part = product_traffic(4096, None, 1 << 40), product_traffic(4096, None, 1 << 19)
     assert whole.sampled == 1
     assert part.sampled == 1 / 16
     assert part.l2_hit_rate == pytest.approx(whole.l2_hit_rate, abs=0.01)
     assert part.llc_hit_rate == pytest.approx(whole.llc_hit_rate, abs=0.01)
 
 
-def test_orders_of_workgroups_go_the_published_way():
-    """HipKittens, MI355X, bf16: hit rates of L2 and last-level cache. Windows trade last-level hits for L2 hits; small chunks
-    give most of both."""
-    published = {
-        (9216, None): (55, 95),
-        (9216, (7, 216)): (79, 24),
-        (9216, (5, 25)): (75, 93),
-        (14592, None): (36, 76),
-        (14592, (8, 542)): (79, 7),
-        (14592, (8, 64)): (78, 55),
-    }
-    got = {case: gemm(*case, accesses=1 << 20) for case in published}
-    for size, large, small in ((9216, (7, 216), (5, 25)), (14592, (8, 542), (8, 64))):
-        rows, big, little = got[size, None], got[size, large], got[size, small]
-        assert big.l2_hit_rate > rows.l2_hit_rate
-        assert big.llc_hit_rate < little.llc_hit_rate
-        assert big.llc_hit_rate < rows.llc_hit_rate - 0.3
-        assert little.l2_hit_rate > big.l2_hit_rate - 0.1
-    # rank correlation with the published rates; the largest single difference is 22 points (LLC of 9216, W7 C216)
-    for level in (0, 1):
-        want = [rates[level] for rates in published.values()]
-        have = [(t.l2_hit_rate, t.llc_hit_rate)[level] for t in got.values()]
-        ranks = [np.argsort(np.argsort(x)) for x in (want, have)]
-        assert np.corrcoef(*ranks)[0, 1] > 0.7
-        assert max(abs(100 * h - w) for h, w in zip(have, want, strict=True)) < 25
+PUBLISHED = {
+    (9216, None): (55, 95),
+    (9216, (7, 216)): (79, 24),
+    (9216, (5, 25)): (75, 93),
+    (14592, None): (36, 76),
+    (14592, (8, 542)): (79, 7),
+    (14592, (8, 64)): (78, 55),
+}
+"""HipKittens, MI355X, bf16: hit rates of L2 and last-level cache by size and order. Windows trade last-level hits for L2 hits;
+small chunks give most of both."""
+
+
+@pytest.mark.parametrize(
+    ("size", "large", "small"),
+    [(9216, (7, 216), (5, 25)), pytest.param(14592, (8, 542), (8, 64), marks=pytest.mark.nightly)],
+)
+def test_orders_of_workgroups_go_the_published_way(size, large, small):
+    rows, big, little = (product_traffic(size, order, accesses=1 << 20) for order in (None, large, small))
+    assert big.l2_hit_rate > rows.l2_hit_rate
+    assert big.llc_hit_rate < little.llc_hit_rate
+    assert big.llc_hit_rate < rows.llc_hit_rate - 0.3
+    assert little.l2_hit_rate > big.l2_hit_rate - 0.1
+    for order, traffic in ((None, rows), (large, big), (small, little)):
+        for want, got in zip(PUBLISHED[size, order], (traffic.l2_hit_rate, traffic.llc_hit_rate), strict=True):
+            assert abs(100 * got - want) < 25, (order, want, got)
 
 
 def test_no_workgroup_pays_for_the_others():
