@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from tileir.simulator.timing.perfetto import COUNTER, CU_PROCESS, UNIT_PROCESS, trace_events, trace_json
+from tileir.simulator.timing.perfetto import CU_PROCESS, UNIT_PROCESS, trace_events, trace_json
 from tileir.simulator.timing.records import INTERVAL, Cause, CuResult, CuWave, Unit
 
 PROGRAM = ("v_mfma_f32_16x16x32_bf16 v[0:3], v[4:7], v[8:11], v[0:3]", "s_waitcnt vmcnt(0)", "ds_read_b128 v[0:3], v9")
@@ -112,16 +112,23 @@ def test_slices_of_waves_and_units():
 
 
 def test_counters():
-    changes = np.array([(3, 1, 0, 2), (9, 1, 1, 1)], COUNTER)
-    result = cu(ROWS)
-    object.__setattr__(result, "counters", changes)
-    events = trace_events(result, PROGRAM, PLACES, title="CU")["traceEvents"]
+    rows = [
+        *ROWS,
+        (44, 45, 3, 1, 1, Unit.VMEM, Cause.NONE),
+        (48, 49, 3, 1, 1, Unit.VMEM, Cause.NONE),
+        (52, 53, 3, 1, 1, Unit.VMEM, Cause.NONE),
+        (60, 61, 4, 1, 1, Unit.INTERNAL, Cause.NONE),
+        (64, 65, 1, 1, 1, Unit.INTERNAL, Cause.NONE),
+    ]
+    program = (*PROGRAM, "buffer_load_dwordx4 v[0:3], v9, s[0:3], 0 offen", "s_waitcnt vmcnt(1) lgkmcnt(0)")
+    events = trace_events(cu(rows), program, (*PLACES, None, None), title="CU")["traceEvents"]
     counters = [(e["name"], round(e["ts"] * 1000), *e["args"].values()) for e in events if e["ph"] == "C"]
     assert [c[1:] for c in counters if c[0] == "busy matrix pipes"] == [(0, 1), (24, 2), (32, 1), (40, 0)]
     assert [c[1:] for c in counters if c[0] == "waves: waits for vmcnt"] == [(4, 1), (40, 0)]
     assert [c[1:] for c in counters if c[0] == "LDS operations"] == [(0, 1), (12, 0)]
-    assert ("vmcnt of workgroup 7 wave 1", 3, 2) in counters
-    assert ("lgkmcnt of workgroup 7 wave 1", 9, 1) in counters
+    vm, lgkm = ([c[1:] for c in counters if c[0] == f"{n} of workgroup 7 wave 1"] for n in ("vmcnt", "lgkmcnt"))
+    assert vm == [(44, 1), (48, 2), (52, 3), (60, 1), (64, 0)]
+    assert lgkm == [(0, 1), (60, 0)]
 
 
 def test_it_says_that_times_are_estimated_and_is_the_same_each_time():

@@ -2,8 +2,9 @@
 
 One process is the CU, one thread of it each wave: slices of the instructions that the wave issues and of what it waits for. A
 second process has one thread per unit of each SIMD with the slices for which the unit is occupied. Counters: SIMDs whose matrix
-pipe is busy, waves that wait by cause, and, where they were recorded, the outstanding memory operations of each wave. The time
-axis has no unit smaller than a nanosecond, so that **one nanosecond stands for one shader clock**. All times are estimated.
+pipe is busy, waves that wait by cause, LDS operations, and for each wave the memory operations that it has issued and not
+yet waited for (what `s_waitcnt` counts, as far as the wave knows: they may have come earlier). The time axis has no unit smaller
+than a nanosecond, so that **one nanosecond stands for one shader clock**. All times are estimated.
 
 Source of the format: "Trace Event Format" (Google), events X (complete), C (counter) and M (metadata).
 """
@@ -11,6 +12,7 @@ Source of the format: "Trace Event Format" (Google), events X (complete), C (cou
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -23,9 +25,8 @@ from tileir.simulator.timing.result import CAUSE_TEXTS
 Event = dict[str, Any]
 
 CU_PROCESS, UNIT_PROCESS = 1, 2
-COUNTER = np.dtype([("clock", "<u8"), ("wave", "<u2"), ("which", "u1"), ("value", "u1")])
-"""A change of a counter of a wave: which is 0 for vmcnt, 1 for lgkmcnt; value holds from clock on."""
-COUNTERS = ("vmcnt", "lgkmcnt")
+COUNTERS = {"vmcnt": (Unit.VMEM,), "lgkmcnt": (Unit.LDS, Unit.SMEM)}
+"""Units whose operations each counter of a wave counts."""
 CLOCKS_PER_MICROSECOND = 1000
 """The format counts microseconds; a clock is shown as a nanosecond."""
 
@@ -118,11 +119,28 @@ class _Writer:
                 yield from _depth(f"waves: {cause_name(cause)}", own["start"], own["end"], "waves")
         lds = intervals[(intervals["cause"] == Cause.NONE) & (intervals["unit"] == Unit.LDS)]
         yield from _depth("LDS operations", lds["start"], lds["end"], "operations")
-        changes: NDArray[np.void] | None = getattr(self.cu, "counters", None)
-        if changes is not None:
-            for change in changes:
-                name = f"{COUNTERS[int(change['which'])]} of {self._wave(int(change['wave']))}"
-                yield _counter(name, int(change["clock"]), "outstanding", int(change["value"]))
+        for wave in range(len(self.cu.waves)):
+            for name, units in COUNTERS.items():
+                yield from self._outstanding(wave, name, units)
+
+    def _outstanding(self, wave: int, counter: str, units: tuple[Unit, ...]) -> Iterator[Event]:
+        """Operations of a wave that were issued and not waited for, whenever that changes."""
+        intervals = self.cu.intervals
+        own = intervals[(intervals["wave"] == wave) & (intervals["cause"] == Cause.NONE)]
+        own = own[np.argsort(own["start"], kind="stable")]
+        count = 0
+        for start, record, unit in zip(
+            own["start"].tolist(), own["record"].tolist(), own["unit"].tolist(), strict=True
+        ):
+            now = count
+            if unit in units:
+                now += 1
+            elif self.names[record] == "s_waitcnt":
+                stated = re.search(rf"{counter}\((\d+)\)", self.instructions[record])
+                now = min(count, int(stated.group(1))) if stated else count
+            if now != count:
+                count = now
+                yield _counter(f"{counter} of {self._wave(wave)}", start, "not waited for", count)
 
     def _wave(self, index: int) -> str:
         wave = self.cu.waves[index]
