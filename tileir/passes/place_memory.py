@@ -89,7 +89,11 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
     def allocate(rw: Rewriter, op: Op) -> None:
         t = op.result.tile
         shape = t.shape[::-1] if op in turned else t.shape
-        buffers[op] = rw.value("shared_alloc", types=[SharedType(t.elem, shape)], hint=f"s{op.result.name}", loc=op.loc)
+        # Element-wise copies are the fallback: they take one buffer, whatever the schedule says of the fast way.
+        attrs = {"depth": op.attrs["depth"]} if op.attrs.get("depth") and op.attrs.get("via") == "buffer" else {}
+        buffers[op] = rw.value(
+            "shared_alloc", (), attrs, types=[SharedType(t.elem, shape)], hint=f"s{op.result.name}", loc=op.loc
+        )
 
     def rule(rw: Rewriter, op: Op) -> bool:
         if op.regions and op not in outer:  # a loop or branch at the level where buffers live
