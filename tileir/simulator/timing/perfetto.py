@@ -129,9 +129,8 @@ class _Writer:
         own = intervals[(intervals["wave"] == wave) & (intervals["cause"] == Cause.NONE)]
         own = own[np.argsort(own["start"], kind="stable")]
         count = 0
-        for start, record, unit in zip(
-            own["start"].tolist(), own["record"].tolist(), own["unit"].tolist(), strict=True
-        ):
+        for row in own:
+            start, record, unit = int(row["start"]), int(row["record"]), int(row["unit"])
             now = count
             if unit in units:
                 now += 1
