@@ -20,7 +20,7 @@ _KINDS = {
     state.FAULT_MEMORY_BOUNDS: "memory-bounds",
     state.FAULT_READ_ONLY: "read-only-memory",
     state.FAULT_SCRATCH_BOUNDS: "scratch-bounds",
-    state.FAULT_MISALIGNED: "misaligned-atomic",
+    state.FAULT_MISALIGNED: "misaligned",
     state.FAULT_JUMP: "illegal-jump",
     state.FAULT_BUDGET: "instruction-budget",
     state.FAULT_BARRIER: "barrier-divergence",
@@ -112,11 +112,15 @@ def fault(launch: _Launch, code: int, wave_number: int, workgroup: Dim3) -> Simu
         if launch.kernel.descriptor.uses_dynamic_stack:
             notes.append("the kernel's stack is dynamic: the launch decides how large it is")
     elif code == state.FAULT_MISALIGNED:
-        message = f"an atomic operation at {address:#x}, which is no multiple of its size"
+        message = f"{address:#x} is no multiple of the size of the atomic operation, or of 4 for a load to LDS"
     elif code == state.FAULT_JUMP:
         message = f"jump to {address:#x}, where no instruction of the code object starts"
     elif code == state.FAULT_BUDGET:
         message = f"the workgroup has executed {launch.max_instructions} instructions without ending (endless loop?)"
+        words = launch.waves.view("<u4")[:, state.STATUS // 4]
+        waiting = [w for w in range(launch.wave_count) if words[w] == state.STATUS_BARRIER]
+        if waiting:
+            notes.append(f"waves {waiting} wait at a barrier (deadlock?)")
     elif code == state.FAULT_BARRIER:
         message, more = _barrier(launch)
         notes += more

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from check_kernels import CHIPS, kinds, run
+from check_kernels import CHIPS, kernel, kinds, run
 
-from tileir.simulator import SimulatorError, SimulatorFault
+from tileir.simulator import Simulator, SimulatorError, SimulatorFault
+from tileir.simulator.faults import Finding
 
 EXCHANGE = """
 ds_write_b32 v2, v1
@@ -202,3 +203,47 @@ def test_checked_runs_count_the_same(chip: str) -> None:
         checked.executions,
         checked.waves,
     )
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_loads_to_lds_are_aligned(chip: str) -> None:
+    load = "s_mov_b32 m0, {}\ns_nop 0\nglobal_load_lds_dword v2, s[20:21]\ns_waitcnt vmcnt(0)"
+    assert run(load.format(8), chip, threads=64).findings == []
+    with pytest.raises(SimulatorFault) as caught:
+        run(load.format(10), chip, threads=64)
+    assert caught.value.kind == "misaligned" and "0xa is no multiple" in str(caught.value)
+
+
+def test_deadlock_names_the_waiting_waves() -> None:
+    """Wave 1 spins on a flag that wave 0 would set behind a barrier that wave 1 never reaches."""
+    body = """
+    v_lshrrev_b32 v5, 6, v1
+    s_nop 0
+    v_readfirstlane_b32 s22, v5
+    s_cmp_lg_u32 s22, 0
+    s_cbranch_scc1 1f
+    s_barrier
+    1:
+    s_branch 1b
+    """
+    simulator = Simulator("gfx950")
+    module = simulator.load(kernel(body, "gfx950"))
+    with pytest.raises(SimulatorFault) as caught:
+        module.launch("k", (1, 1, 1), (128, 1, 1), [0], check="all", max_instructions=10000)
+    assert caught.value.kind == "instruction-budget" and "waves [0] wait at a barrier" in str(caught.value)
+
+
+def test_findings_before_a_fault_are_kept() -> None:
+    body = without(EXCHANGE, "s_barrier") + "\nv_mov_b32 v2, -1\nglobal_load_dword v4, v2, s[20:21]"
+    with pytest.raises(SimulatorFault) as caught:
+        run(body, "gfx950", "race")
+    assert caught.value.kind == "memory-bounds"
+    assert kinds_of(caught.value.findings) == []  # wave 1 has not run yet
+    late = body.replace("v_mov_b32 v2, -1", "s_barrier\nv_mov_b32 v2, -1")
+    with pytest.raises(SimulatorFault) as caught:
+        run(late, "gfx950", "race")
+    assert kinds_of(caught.value.findings) == ["race-lds"]
+
+
+def kinds_of(findings: list[Finding]) -> list[str]:
+    return sorted({f.kind for f in findings})

@@ -204,6 +204,8 @@ def _lower_to_lds(inst: Instruction, piece: Piece) -> Op:
             outside = (where + size).cmp("ugt", limit)
             with b.if_(outside):
                 faults.add(lane, where, state.FAULT_LDS_BOUNDS)
+            with b.if_(((where & 3).cmp("ne", 0)) & ~outside):
+                faults.add(lane, where, state.FAULT_MISALIGNED)
             with b.if_(~outside):
                 log_access(b, lane, where, size, lds=True)
                 for k, value in enumerate(_load_dwords(b, buffer, whole, single, piece, lane)):

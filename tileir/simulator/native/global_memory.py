@@ -254,6 +254,8 @@ def _lower_to_lds(piece: Piece) -> Lower:
                     outside = (where + size).cmp("ugt", limit)
                     with b.if_(outside):
                         faults.add(lane, where, state.FAULT_LDS_BOUNDS)
+                    with b.if_(((where & 3).cmp("ne", 0)) & ~outside):
+                        faults.add(lane, where, state.FAULT_MISALIGNED)
                     with b.if_(~outside):
                         log_access(b, lane, where, size, lds=True)
                         target = b.ptr(lds, where)
