@@ -1,4 +1,5 @@
 """Kernels compiled by Triton in this test run, executed by the simulator, compared with NumPy in float64.
+All checks are on and must find nothing.
 
 An interpreter with Triton 3.9 is named by the environment variable TILEIR_TRITON_PYTHON, or it is the one that runs the tests.
 """
@@ -89,7 +90,9 @@ def check(case: Case, chip: str, data: bytes, lds: int, kernel: str, threads: in
     visible = [a for a in metadata.args if not a.hidden]
     values += [0] * (len(visible) - len(values))  # Triton's own scratch pointers
     static = module.code.kernel(kernel).descriptor.group_segment_fixed_size
-    module.launch(kernel, launch.grid, (threads, 1, 1), values, lds_dynamic=max(0, lds - static))
+    dynamic = max(0, lds - static)
+    statistics = module.launch(kernel, launch.grid, (threads, 1, 1), values, lds_dynamic=dynamic, check="all")
+    assert [str(f) for f in statistics.findings] == []
     for name, (want, allowed) in launch.expected.items():
         given = launch.arguments[name]
         got = buffers[name].read(np.uint8).view(given.dtype).reshape(given.shape).astype(np.float64)
