@@ -100,7 +100,20 @@ def joined(trace: WorkgroupTrace) -> WaveTrace:
     return wave(accesses)
 
 
-def test_a_wrong_fit_is_told():
+def test_a_fit_that_does_not_hold_is_told():
+    """Tiles in columns of three rows: two thirds of the shifts are no linear map of the workgroup's number."""
+    dispatch = dispatch_of(144)
+    traces = [product(dispatch, n, lambda n: (n // 36 * 3 + n % 3, n % 36 // 3)) for n in (0, 4, 50, 71, 143)]
+    notes = caches.memory_service(traces, dispatch, CHIP, MODEL, "MI355X").notes
+    (note,) = [note for note in notes if note.startswith("the fit gives")]
+    assert int(note.split()[3]) < int(note.split()[6])
+    straight = [product(dispatch, n, lambda n: (n, 0)) for n in (0, 4, 50, 71, 143)]
+    notes = caches.memory_service(straight, dispatch, CHIP, MODEL, "MI355X").notes
+    (note,) = [note for note in notes if note.startswith("the fit gives")]
+    assert note.split()[3] == note.split()[6]
+
+
+def test_a_prediction_that_fails_is_told():
     dispatch = dispatch_of(144)
     tile = lambda n: (n % 7, n % 5)  # noqa: E731
     traces = [product(dispatch, n, tile) for n in (0, 71, 143)]
@@ -180,3 +193,14 @@ def test_the_prologue_ends_when_all_inputs_were_touched():
     assert caches.prologue_length(trace, CHIP) == 9
     assert caches.prologue_length(trace, CHIP, [(A, B), (B, C), (C, C + 1)]) == 9
     assert caches.prologue_length(WorkgroupTrace(0, (0, 0, 0), (wave(accesses[5:8]),)), CHIP) == 0
+
+
+def test_a_kernel_without_memory():
+    dispatch = dispatch_of(300, 40)
+    traces = [WorkgroupTrace(n, dispatch.workgroup(n), (wave([]), wave([]))) for n in (0, 5000, 11999)]
+    service = caches.memory_service(traces, dispatch, CHIP, MODEL, "MI355X")
+    assert set(service.bytes_by_level.values()) == {0}
+    assert service.hit_rates == {"L1": 0, "L2": 0, "LLC": 0}
+    assert caches.average_latency(service) == 0
+    assert set(caches.bandwidth_clocks(service, dispatch, CHIP, MODEL, "MI355X").values()) == {0}
+    assert [levels.tolist() for levels in service.served[5000]] == [[], []]

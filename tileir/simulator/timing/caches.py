@@ -164,7 +164,6 @@ class _Relocation:
         for r in np.unique(self.region):
             own = template.line[self.region == r]
             self.span[r] = int(own.max()) - int(own.min()) + 1
-        self.guessed: set[int] = set()
 
     def from_start(self, other: _Merged) -> dict[int, int]:
         """Shift of each buffer that a wave of both touches before they part."""
@@ -181,35 +180,41 @@ class _Relocation:
                 found.setdefault(r, int(delta[at]))
         return found
 
-    def shifts(self, number: int, known: Mapping[int, int]) -> Shifts:
-        """Shift of every buffer; one that is only written goes to a place of its own."""
-        out = np.zeros(self.regions.count, np.int64)
+    def shifts(self, numbers: NDArray[np.int64], fits: Mapping[int, NDArray[np.float64]], dispatch: Dispatch) -> Shifts:
+        """(workgroups, buffers) shifts as the fits say; a buffer that is only written goes to a place of each one's own."""
+        out = np.zeros((len(numbers), self.regions.count), np.int64)
         for r in range(self.regions.count):
-            if r in known:
-                out[r] = known[r]
-            elif r in self.read_regions:
-                self.guessed.add(r)
-            else:
-                out[r] = number * int(self.span[r])
+            if r in fits:
+                out[:, r] = np.rint(_places(numbers, dispatch) @ fits[r]).astype(np.int64)
+            elif r not in self.read_regions:
+                out[:, r] = numbers * int(self.span[r])
         return out
 
     def predicts(self, other: _Merged) -> float:
         """Part of the lines that another recorded workgroup touches which this one, shifted, touches too; buffers that are
         only written are left out."""
         read = np.isin(self.region, list(self.read_regions))
-        moved = self.template.line + self.shifts(0, self.from_start(other))[self.region]
+        found = self.from_start(other)
+        shift = np.array([found.get(r, 0) for r in range(self.regions.count)], np.int64)
+        moved = self.template.line + shift[self.region]
         want = np.unique(other.line[np.isin(self.regions.of(other.line), list(self.read_regions))])
         return float(np.isin(want, moved[read]).mean()) if len(want) else 1.0
 
 
+def _places(numbers: NDArray[np.int64], dispatch: Dispatch) -> NDArray[np.float64]:
+    """(workgroups, 4): 1, x, y, z."""
+    x, y, _ = dispatch.grid
+    columns = (np.ones(len(numbers), np.int64), numbers % x, numbers // x % y, numbers // (x * y))
+    return np.stack(columns, axis=1).astype(np.float64)
+
+
 def _linear(known: Mapping[int, Mapping[int, int]], dispatch: Dispatch) -> dict[int, NDArray[np.float64]]:
-    """Per buffer the coefficients (1, x, y, z) of its shift, fitted to the recorded workgroups."""
+    """Per buffer the coefficients (1, x, y, z) of its shift, fitted to the workgroups of which it is known."""
     fits: dict[int, NDArray[np.float64]] = {}
     for region in sorted({r for shifts in known.values() for r in shifts}):
-        numbers = [n for n in known if region in known[n]]
-        places = np.array([(1, *dispatch.workgroup(n)) for n in numbers], np.float64)
-        values = np.array([known[n][region] for n in numbers], np.float64)
-        fits[region] = np.asarray(np.linalg.lstsq(places, values, rcond=None)[0], np.float64)
+        numbers = np.array([n for n in known if region in known[n]], np.int64)
+        values = np.array([known[int(n)][region] for n in numbers], np.float64)
+        fits[region] = np.asarray(np.linalg.lstsq(_places(numbers, dispatch), values, rcond=None)[0], np.float64)
     return fits
 
 
@@ -239,22 +244,24 @@ def _plan(merged: Mapping[int, _Merged], starts: Mapping[int, _Merged], dispatch
     others = dispatch.count - len(numbers)
     if others:
         relocation = _Relocation(merged[numbers[0]], regions)
-        known = {n: relocation.from_start(merged[n]) for n in numbers}
+        known = {n: relocation.from_start(m) for n, m in sorted({**starts, **merged}.items())}
         fits = _linear(known, dispatch)
-        fitted = 0
-        for number in range(dispatch.count):
-            if number in merged:
-                continue
-            found = relocation.from_start(starts[number]) if number in starts else {}
-            if not relocation.read_regions <= found.keys():
-                place = np.array((1, *dispatch.workgroup(number)), np.float64)
-                for r in relocation.read_regions - found.keys():
-                    if r in fits:
-                        found[r] = round(float(place @ fits[r]))
-                fitted += 1
-            shifts[number] = relocation.shifts(number, found)
+        missing = np.setdiff1d(np.arange(dispatch.count), np.array(numbers))
+        shifts[missing] = relocation.shifts(missing, fits, dispatch)
+        for n in starts:
+            for r, shift in known[n].items():
+                shifts[n, r] = shift
+        fitted = others - sum(relocation.read_regions <= known[n].keys() for n in starts)
         what = f"{others} of {dispatch.count} workgroups are copies of workgroup {numbers[0]}, shifted by buffer"
         notes.append(what + (f"; {fitted} of them by a linear fit" if fitted else " as their first accesses say"))
+        if fitted:
+            wrong = sum(
+                bool(np.rint(_places(np.array([n]), dispatch) @ fits[r])[0] != shift)
+                for n, own in known.items()
+                for r, shift in own.items()
+            )
+            total = sum(len(own) for own in known.values())
+            notes.append(f"the fit gives {total - wrong} of the {total} shifts that are known")
         parts = {number: relocation.predicts(merged[number]) for number in numbers[1:]}
         if parts:
             worst = min(parts, key=lambda number: parts[number])
@@ -262,8 +269,6 @@ def _plan(merged: Mapping[int, _Merged], starts: Mapping[int, _Merged], dispatch
                 f"workgroup {numbers[0]} so shifted predicts at least {100 * parts[worst]:.1f} % of the lines of the other "
                 f"recorded ones (workgroup {worst})"
             )
-        if relocation.guessed:
-            notes.append(f"the shift of {len(relocation.guessed)} buffers is not known and taken to be 0")
     return _Plan(tuple(streams), stream_of, shifts, tuple(notes))
 
 
