@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tileir.simulator.faults import SimulatorError, SimulatorFault, Statistics
+    from tileir.simulator.faults import Finding, Party, SimulatorError, SimulatorFault, Statistics
     from tileir.simulator.launch import Module, Simulator
     from tileir.simulator.memory import Allocation, Memory
     from tileir.simulator.timing.estimate import TimeOptions, estimate
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Allocation",
+    "Finding",
     "Memory",
     "Module",
+    "Party",
     "Simulator",
     "SimulatorError",
     "SimulatorFault",
@@ -31,8 +33,10 @@ __all__ = [
 
 _HOMES = {
     "Allocation": "memory",
+    "Finding": "faults",
     "Memory": "memory",
     "Module": "launch",
+    "Party": "faults",
     "Simulator": "launch",
     "SimulatorError": "faults",
     "SimulatorFault": "faults",
