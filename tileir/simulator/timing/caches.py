@@ -246,7 +246,9 @@ def _plan(merged: Mapping[int, _Merged], starts: Mapping[int, _Merged], dispatch
         relocation = _Relocation(merged[numbers[0]], regions)
         known = {n: relocation.from_start(m) for n, m in sorted({**starts, **merged}.items())}
         fits = _linear(known, dispatch)
-        missing = np.setdiff1d(np.arange(dispatch.count), np.array(numbers))
+        copied = np.ones(dispatch.count, np.bool_)
+        copied[numbers] = False
+        missing = np.flatnonzero(copied)
         shifts[missing] = relocation.shifts(missing, fits, dispatch)
         for n in starts:
             for r, shift in known[n].items():
