@@ -136,6 +136,35 @@ def test_workgroups_that_are_left_early(chip: str) -> None:
     assert part.statistics.instructions < whole.statistics.instructions / 2
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_workgroups_of_different_length(reverse: bool) -> None:
+    """Workgroup n does n rounds (or the others): the estimate is that of the slowest of the simulated compute units."""
+    target = get("gfx950")
+    groups = target.num_cus
+    rounds = f"s_sub_u32 s6, {groups}, s2" if reverse else "s_add_u32 s6, s2, 1"
+    loop = (
+        f"{rounds}\nLloop:\n"
+        + "s_add_u32 s7, s7, 1\n" * 8
+        + "s_sub_u32 s6, s6, 1\ns_cmp_lg_u32 s6, 0\ns_cbranch_scc1 Lloop\n"
+    )
+    timing = timed(loop, "gfx950", groups=groups)
+    one_round = 10 * 4 + timing_model("gfx950").clocks("branch_taken_clocks")
+    assert timing.clocks == pytest.approx(groups * one_round, rel=0.02)
+    (note,) = [note for note in timing.notes if "workgroups differ" in note]
+    assert "slowest of 4 simulated CUs" in note
+
+
+def test_too_much_to_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory is bounded: a long kernel is refused, its workgroups that are not kept take no room."""
+    monkeypatch.setattr("tileir.simulator.timing.recorder._MOST_KEPT", 20_000)
+    loop = "s_movk_i32 s6, 5000\nLloop:\ns_sub_u32 s6, s6, 1\ns_cmp_lg_u32 s6, 0\ns_cbranch_scc1 Lloop\n"
+    with pytest.raises(SimulatorError, match="more than 20000 instructions"):
+        timed(loop, "gfx950", groups=2)
+    short = "s_movk_i32 s6, 5000\ns_cmp_eq_u32 s2, 0\ns_cselect_b32 s6, 4, s6\n" + loop.partition("\n")[2]
+    timing = timed(short, "gfx950", groups=3, options=TimeOptions(recorded=1, cus=1))
+    assert timing.statistics.instructions > 20_000
+
+
 def test_products() -> None:
     """More memory bandwidth, less time, for what only moves data."""
     copy = "s_load_dwordx2 s[4:5], s[0:1], 0\nv_lshlrev_b32 v1, 4, v0\ns_lshl_b32 s6, s2, 12\nv_add_u32 v1, s6, v1\n"

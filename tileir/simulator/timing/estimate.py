@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 _ROUNDS = 3
 """How often the simulated CU is filled with workgroups, at most; what it gets beyond is extrapolated."""
+_CUS = 4
+"""CUs that are simulated, at most, where workgroups differ."""
+_ALIKE = 1.02
+"""Workgroups are alike when the longest executes so many times the instructions of the shortest, at most."""
 _RECORDED = 64
 """Workgroups that are recorded for the caches, at most."""
 _START = 1024
@@ -42,7 +46,7 @@ class TimeOptions:
     sample_only: executes only the workgroups that are recorded, and begins others, so the results of the kernel are not
     complete and ``Timing.statistics`` counts what was begun. window: clocks for which the result says what each wave does.
     rounds: how often the simulated CU is filled with workgroups. recorded: workgroups that are recorded in full, at most,
-    besides those of that CU.
+    besides those of that CU. cus: CUs that are simulated where workgroups differ in length, at most.
     """
 
     product: str = ""
@@ -50,6 +54,7 @@ class TimeOptions:
     window: int = DEFAULT_WINDOW
     rounds: int = _ROUNDS
     recorded: int = _RECORDED
+    cus: int = _CUS
 
 
 def estimate(
@@ -85,9 +90,8 @@ def estimate(
     if not fits.workgroups_per_cu:
         raise SimulatorError("not even one workgroup fits on a compute unit, so there is no time to estimate")
     dispatch = Dispatch(grid, launch.wave_count, fits.workgroups_per_cu, target.num_xcds, target.cus_per_xcd)
-    own = dispatch.of_cu(0, 0)
-    simulated = list(own[: max(1, options.rounds) * fits.workgroups_per_cu])
-    wanted = sorted({*caches.sample(dispatch, target, options.recorded), *simulated})
+    cus = _chosen_cus(dispatch, options)
+    wanted = sorted({*caches.sample(dispatch, target, options.recorded), *(n for numbers in cus for n in numbers)})
     begun = sorted({*wanted, *range(min(dispatch.count, _MOST_STARTS))})
     recorder = Recorder(launch, wanted, _START, leave=options.sample_only)
     try:
@@ -101,18 +105,27 @@ def estimate(
         recorder.traces, dispatch, target, model, product, prologues=recorder.starts, regions=regions
     )
     table = static_table(program, target, model)
+
+    def simulate(numbers: Sequence[int]) -> tuple[float, CuResult, str]:
+        total = len(range(numbers[0], dispatch.count, dispatch.num_cus))
+        traces = [by_number[n] for n in numbers]
+        result = simulate_cu(
+            simulator.engine, table, traces, service, model, fits.workgroups_per_cu, total, options.window
+        )
+        clocks, note = _extrapolate(result, fits.workgroups_per_cu)
+        return clocks, result, note
+
     by_number = {t.number: t for t in recorder.traces}
-    cu = simulate_cu(
-        simulator.engine,
-        table,
-        [by_number[n] for n in simulated],
-        service,
-        model,
-        fits.workgroups_per_cu,
-        len(own),
-        options.window,
-    )
-    cu_clocks, notes = _extrapolate(cu, fits.workgroups_per_cu)
+    lengths = [sum(len(wave.instructions) for wave in t.waves) for t in recorder.traces]
+    alike = max(lengths) <= _ALIKE * min(lengths)
+    runs = [simulate(numbers) for numbers in (cus[:1] if alike else cus)]
+    cu_clocks, cu, note = max(runs, key=lambda run: run[0])
+    notes = [note]
+    if not alike:
+        notes.append(
+            f"workgroups differ, from {min(lengths)} to {max(lengths)} instructions: the slowest of {len(runs)} simulated CUs "
+            f"is shown, they take from {min(run[0] for run in runs):.0f} to {cu_clocks:.0f} clocks"
+        )
     bandwidth = caches.bandwidth_clocks(service, dispatch, target, model, product)
     slowest = max(bandwidth, key=lambda level: bandwidth[level])
     if bandwidth[slowest] > cu_clocks:
@@ -147,6 +160,16 @@ def estimate(
     )
 
 
+def _chosen_cus(dispatch: Dispatch, options: TimeOptions) -> list[list[int]]:
+    """Workgroups of each CU that may be simulated: the first CU, and others evenly spaced, as far as workgroups may be
+    recorded for them."""
+    most = -(-dispatch.count // dispatch.num_cus)
+    first = min(most, max(1, options.rounds) * dispatch.workgroups_per_cu)
+    count = max(1, min(options.cus, options.recorded // first, dispatch.active_cus))
+    places = sorted({i * (dispatch.active_cus - 1) // max(1, count - 1) for i in range(count)})
+    return [list(range(place, dispatch.count, dispatch.num_cus))[:first] for place in places]
+
+
 def _product(options: TimeOptions, target: Target) -> str:
     product = options.product or DEFAULT_PRODUCTS[target.name]
     names = [p.name for p in target.products]
@@ -177,16 +200,16 @@ def _matrix_flops(program: Program, target: Target, executions: Sequence[float])
     return total
 
 
-def _extrapolate(cu: CuResult, resident: int) -> tuple[float, list[str]]:
+def _extrapolate(cu: CuResult, resident: int) -> tuple[float, str]:
     """Clocks of all workgroups of the CU: those beyond the simulated ones end at the rate of those that were not in the
     first filling."""
     left = cu.total - cu.simulated
     if not left:
-        return float(cu.clocks), [f"all {cu.total} workgroups of one CU were simulated"]
+        return float(cu.clocks), f"all {cu.total} workgroups of one CU were simulated"
     ends = sorted(cu.workgroup_ends)
     first = min(resident, len(ends) - 1)
     rate = (ends[-1] - ends[first - 1]) / (len(ends) - first) if len(ends) > 1 else float(cu.clocks)
     note = (
         f"{cu.simulated} of the {cu.total} workgroups of one CU were simulated, {rate:.0f} clocks for each further one"
     )
-    return cu.clocks + left * rate, [note]
+    return cu.clocks + left * rate, note

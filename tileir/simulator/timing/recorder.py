@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 _LOGGED = ("ds", "mubuf", "mtbuf", "global", "flat", "smem")
 _SLICE = 1 << 16
+_MOST_KEPT = 1 << 25
+"""Instructions of all waves of all workgroups that are kept, at most: 512 MiB, and as much again for their lines."""
 _FIRST_INSTRUCTIONS, _FIRST_LINES = 1 << 12, 1 << 13
 _STATIC = np.dtype([("rule", "<i4"), ("clocks", "<i4"), ("kind", "u1"), ("policy", "u1"), ("spare", "u1", 6)])
 _POLICY = {"sc0": SC0, "sc1": SC1, "nt": NT}
@@ -92,6 +94,11 @@ class _Buffers:
     def used(self) -> tuple[int, int]:
         return int(self.words[layout.T_COUNT // 8]), int(self.words[layout.T_LINE_COUNT // 8])
 
+    @property
+    def nearly_full(self) -> bool:
+        count, lines = self.used
+        return count >= len(self.instructions) or lines + layout.MAX_LINES > len(self.lines)
+
     def make_room(self) -> None:
         """Doubles what is nearly full."""
         count, lines = self.used
@@ -120,6 +127,8 @@ class Recorder:
         self.launch, self.full, self.start, self.leave = launch, frozenset(full), start, leave
         self.traces: list[WorkgroupTrace] = []
         self.starts: list[WorkgroupTrace] = []
+        self._start: WaveTrace | None = None
+        self._kept = 0
         program = launch.program
         target = launch.simulator.target
         if target.cache_line_bytes != 1 << layout.LINE_SHIFT:
@@ -165,20 +174,42 @@ class Recorder:
         return []
 
     def run(self, workgroup: Dim3) -> int:
-        """Runs one workgroup, which the launch has reset; 0, or ``fault | wave << 8`` as the native loop gives it."""
+        """Runs one workgroup, which the launch has reset; 0, or ``fault | wave << 8`` as the native loop gives it. Raises
+        SimulatorError when there is more to keep than there may be."""
         for buffers in self._buffers:
             buffers.reset()
         x, y, _ = self.launch.grid
         number = workgroup[0] + x * (workgroup[1] + y * workgroup[2])
-        enough = self.start if self.leave and number not in self.full else None
-        result = self._run(self.launch.workgroup.view(np.uint64), enough)
-        if not result and number in self.full:
+        self._start = None
+        full = number in self.full
+        result = self._run(self.launch.workgroup.view(np.uint64), full, self.start if self.leave and not full else None)
+        if not result and full:
             self.traces.append(WorkgroupTrace(number, workgroup, tuple(b.trace() for b in self._buffers)))
+            self._kept += sum(len(wave.instructions) for wave in self.traces[-1].waves)
+            self._check_room(0)
         elif not result and self.start:
-            self.starts.append(WorkgroupTrace(number, workgroup, (self._buffers[0].trace(self.start),)))
+            start = self._buffers[0].trace(self.start) if self._start is None else self._start
+            self.starts.append(WorkgroupTrace(number, workgroup, (start,)))
         return result
 
-    def _run(self, words: NDArray[np.uint64], enough: int | None = None) -> int:
+    def _make_room(self, buffers: _Buffers, full: bool) -> None:
+        """What is not kept makes room for what follows; what is kept has a limit."""
+        if full:
+            buffers.make_room()
+            self._check_room(sum(len(b.instructions) for b in self._buffers))
+            return
+        if buffers is self._buffers[0] and self._start is None:
+            self._start = buffers.trace(self.start)
+        buffers.reset()
+
+    def _check_room(self, more: int) -> None:
+        if self._kept + more > _MOST_KEPT:
+            raise SimulatorError(
+                f"the workgroups that an estimate of time needs execute more than {_MOST_KEPT} instructions; "
+                "give it a smaller problem or fewer workgroups"
+            )
+
+    def _run(self, words: NDArray[np.uint64], full: bool, enough: int | None) -> int:
         """The scheduling loop of the native runtime; it ends when the first wave has executed ``enough`` instructions."""
         launch = self.launch
         quads, status = launch.waves.view(np.uint64), launch.waves.view(np.uint32)[:, state.STATUS // 4]
@@ -201,10 +232,11 @@ class Recorder:
                         return wave << 8 | result
                     if result != state.STATUS_SLICE:
                         break
-                    buffers.make_room()
+                    if buffers.nearly_full:
+                        self._make_room(buffers, full)
                     if used == part:  # others get their turn, in case this wave waits for them in a loop
                         break
-            if enough is not None and self._buffers[0].used[0] >= enough:
+            if enough is not None and (self._start is not None or self._buffers[0].used[0] >= enough):
                 return 0
             waiting = [wave for wave, now in enumerate(statuses) if now == state.STATUS_BARRIER]
             ended = statuses.count(state.STATUS_ENDED)
