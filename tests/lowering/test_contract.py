@@ -14,9 +14,10 @@ from tileir.frontend import parse
 from tileir.ir.core import Kernel
 from tileir.ir.diagnostics import Log
 from tileir.ir.location import UNKNOWN, Loc
-from tileir.lowering.amdgpu import contract
+from tileir.lowering.amdgpu import contract, contract_waits
 from tileir.lowering.amdgpu.compile import Compiled, Options, compile_kernel
-from tileir.lowering.amdgpu.contract import Deviation, check
+from tileir.lowering.amdgpu.contract import check
+from tileir.lowering.amdgpu.contract_waits import Deviation
 from tileir.simulator.inspect import inspect
 from tileir.simulator.inspect.items import Item
 
@@ -139,16 +140,16 @@ def test_missing_barrier_is_seen(chip: str, repository: Path) -> None:
 
 def test_wait_on_the_wrong_side_of_a_barrier_is_seen() -> None:
     """The multiset of waits is the same; which barrier they precede is not."""
-    text = contract._TextLoop(  # pyright: ignore[reportPrivateUsage]
+    text = contract_waits._TextLoop(  # pyright: ignore[reportPrivateUsage]
         None,  # type: ignore[arg-type]
         frozenset(),
-        contract._stretches([(4, 99), None, (99, 0), None, (0, 99), None]),
+        contract_waits._stretches([(4, 99), None, (99, 0), None, (0, 99), None]),
         (UNKNOWN,) * 3,
     )
 
     def keeps(*events: tuple[int, int] | None) -> bool:
-        loop = contract._CodeLoop(0, frozenset(), contract._stretches(events))
-        return contract._difference(text, loop) == (False, False, 0)
+        loop = contract_waits._CodeLoop(0, frozenset(), contract_waits._stretches(events))
+        return contract_waits._difference(text, loop) == (False, False, 0, 0)
 
     assert keeps((4, 99), None, (99, 0), None, (0, 99), None)
     assert keeps((0, 0), None, (99, 0), None, (0, 99), None)  # stricter
@@ -247,13 +248,13 @@ def test_deviations_become_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
         compiled = compile_kernel(module, "", "gfx950", Options(allow_spills=allowed), log)
         warnings = [d for d in log.diagnostics if d.severity == "warning"]
         assert [d.code for d in warnings] == codes and warnings[-1].loc == place
-        assert compiled.stats["deviations"] == [f"{d.code}: {d.message}" for d in warnings]
+        assert compiled.stats["deviations"] == [f"{d.code}: {d.message}" for d in invented]
         assert compiled.stats["spills_allowed"] is allowed
 
 
 def test_loops_are_paired_one_to_one() -> None:
     """Two loops of the text cannot both be kept by one loop of the code while the other one is broken."""
-    assert contract._matching([[True, False], [True, False]]) in ({0: 0}, {1: 0})
-    assert contract._matching([[True, True], [True, False]]) == {0: 1, 1: 0}
-    assert contract._matching([[True, True, False], [True, False, True], [True, False, False]]) == {0: 1, 1: 2, 2: 0}
-    assert contract._matching([]) == {}
+    assert contract_waits._matching([[True, False], [True, False]]) in ({0: 0}, {1: 0})
+    assert contract_waits._matching([[True, True], [True, False]]) == {0: 1, 1: 0}
+    assert contract_waits._matching([[True, True, False], [True, False, True], [True, False, False]]) == {0: 1, 1: 2, 2: 0}
+    assert contract_waits._matching([]) == {}

@@ -32,17 +32,18 @@ def test_far_too_much(chip: str) -> None:
         compile_kernel(module, "", chip)
     assert time.perf_counter() - start < 5
     (d,) = caught.value.diagnostics
-    assert d.code == "E0863" and d.loc.line == 84 and d.legal
-    assert [n.loc.line for n in d.notes if n.loc][:2] == [84, 83], "the values alive at that place, with theirs"
+    assert d.code == "E0863" and d.loc.line == 164 and d.legal, "the store, up to which all is computed piece by piece"
+    assert [n.loc.line for n in d.notes if n.loc][:2] == [3, 4], "the values alive at that place, with theirs"
 
 
 def test_peak_by_hand() -> None:
-    """Four tiles of 32 registers and the product under way."""
+    """Four tiles of 32 registers; what is computed from them is made piece by piece for the store."""
     kernel = run_pipeline(parse(many_tiles(4), "k.tile"), "", "gfx950").kernel
     worst = peak(kernel)
-    assert worst.op is not None and worst.op.name == "mul"
-    assert worst.registers == 32 * 6, "x0 to x3, t0 and its product"
-    assert all(registers_of(v) == 32 for v in worst.values)
+    assert worst.op is not None and worst.op.name == "store"
+    assert (worst.vector, worst.accumulation) == (32 * 4, 0), "x0 to x3"
+    assert [(v.name, n) for v, n in worst.values] == [(f"x{i}", 32) for i in range(4)]
+    assert all(registers_of(v) == 32 for v, _ in worst.values)
 
 
 @pytest.mark.parametrize("chip", CHIPS)

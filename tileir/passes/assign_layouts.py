@@ -40,25 +40,13 @@ from tileir.passes.price_mapping import exchange_room, mixes, store_route
 from tileir.target import Target
 
 
-def _register_file(op: Op, layout: Layout, waves: int, target: Target) -> str:
-    """The vector file while the accumulator leaves half of it for operands and addresses. One wave per SIMD has the
-    accumulation file for itself and uses it from there on; with more the two files come out of one budget, and the
-    accumulator stays in the vector file as long as it fits."""
-    registers = layout.num_registers * op.result.tile.elem.bytes // target.register_bytes
-    half = target.max_arch_vgprs // 2
-    fits = registers < half or (registers == half and waves > target.simds_per_cu)
-    return "vector" if fits else "accumulation"
-
-
-def _attributes(decision: Decision | None, target: Target) -> dict[Op, dict[str, AttrValue]]:
+def _attributes(decision: Decision | None) -> dict[Op, dict[str, AttrValue]]:
     """What the text of each `mma` says from here on."""
     found: dict[Op, dict[str, AttrValue]] = {}
     if decision is None:
         return found
-    demands = decision.demands()
     for op, mapping in decision.mapping_of().items():
         found[op] = {**op.attrs, "instr": mapping.instr, "waves": mapping.grid, "swapped": mapping.swapped}
-        found[op].setdefault("file", _register_file(op, demands[op][2], decision.waves, target))
     return found
 
 
@@ -78,7 +66,7 @@ class _Apply:
     def __init__(self, kernel: Kernel, layouts: Layouts, decision: Decision | None, waves: int, target: Target):
         self.layouts, self.waves = layouts, waves
         self.demands = decision.demands() if decision else {}
-        self.mma = _attributes(decision, target)
+        self.mma = _attributes(decision)
         self.yield_targets = yield_targets(kernel)
         self.model = CostModel(target, waves)
         self.room = exchange_room(kernel, target)

@@ -22,6 +22,7 @@ ORDER = (
     "allocate-lds",
     "order-grid",
     "simplify",
+    "register-files",
     "synchronise",
 )
 

@@ -1,19 +1,28 @@
-"""How many vector registers a lane needs at least: tile values that are alive at the same time, from the final text.
+"""How many vector registers a lane needs: tile values that are alive at the same time, from the final text, by register file.
 
-This is a bound for rejecting the hopeless quickly, not a prediction: LLVM may keep less alive by computing pieces late, and needs
-more for addresses and temporaries.
+Pieces that are made late (see `tileir.passes.late`) count as what the lowering keeps of them: operands of a product are read
+slice by slice of k, with some registers ahead; loads on their way to LDS are in flight a few at a time; what is computed
+where it is used takes nothing, but keeps alive what it is computed from.
+
+What tiles need is a lower bound, good for rejecting the hopeless quickly. `bound` adds what measurements show that addresses
+and temporaries take: an upper bound, with which the code is compared.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tileir.ir.core import Block, Kernel, Op, Value
 from tileir.ir.types import TileType
+from tileir.passes.chains import accumulators, carried_links, reached
+from tileir.passes.late import LOAD_AHEAD, READ_AHEAD, Late, late_ops
 from tileir.passes.layout_classes import is_free
 
 REGISTER_BYTES = 4
+# A 16-byte read of each of the four groups of lanes of a matrix instruction spans so many bytes of k: what is read at once.
+SLICE_BYTES = 4 * 16
+ACCUMULATION = "accumulation"
 
 
 def registers_of(v: Value) -> int:
@@ -26,33 +35,91 @@ def registers_of(v: Value) -> int:
 
 @dataclass(frozen=True)
 class Peak:
-    """The op with the most registers alive, how many, and the values that take them, largest first."""
+    """The op with the most registers alive, how many there are in the two files, and the values that take them, largest
+    first, each with its registers."""
 
-    registers: int
+    vector: int
+    accumulation: int
     op: Op | None
-    values: tuple[Value, ...]
+    values: tuple[tuple[Value, int], ...]
+    most_vector: int = 0
+    """The most registers of the vector file at any point, which may be another one; likewise `most_accumulation`."""
+    most_accumulation: int = 0
+    accumulators: int = 0
+    """Registers of the largest accumulator."""
+
+    @property
+    def registers(self) -> int:
+        """Registers of both files."""
+        return self.vector + self.accumulation
 
 
 def peak(kernel: Kernel) -> Peak:
     """The worst point of a kernel whose tiles have layouts."""
-    walk = _Walk()
-    walk.block(kernel.body, set())
-    values = sorted(walk.live, key=lambda v: (-registers_of(v), v.name))
-    return Peak(walk.registers, walk.op, tuple(v for v in values if registers_of(v)))
+    return _Walk(kernel).peak
+
+
+def accumulator_files(kernel: Kernel) -> dict[Value, str]:
+    """Every value that is an accumulator at some time, with the `file` of its `mma` ("" if that is still open)."""
+    links = carried_links(kernel)
+    found: dict[Value, str] = {}
+    for op in kernel.walk():
+        if op.name == "mma":
+            found.update(dict.fromkeys(reached(links, accumulators(op)), str(op.attrs.get("file", ""))))
+    return found
 
 
 class _Walk:
-    def __init__(self) -> None:
-        self.registers = 0
-        self.op: Op | None = None
-        self.live: set[Value] = set()
+    """Liveness backwards through the kernel; what is alive at each op is weighed."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.late: Late = late_ops(kernel)
+        self.files = accumulator_files(kernel)
+        self.weights: dict[Value, int] = {}
+        self.peak = Peak(0, 0, None, ())
+        for op in kernel.walk():
+            if op.name == "mma":
+                for i in (0, 1):
+                    self._slice(op, i)
+        self.block(kernel.body, set())
+
+    def _slice(self, op: Op, i: int) -> None:
+        """The weight of an operand that is read late: one slice of k and what is read ahead."""
+        v, instr = op.operands[i], op.attrs.get("instr")
+        k = v.tile.shape[1 - i]
+        step = instr[2] if isinstance(instr, tuple) and len(instr) == 3 else k
+        while v.owner is not None and v.owner in self.late.deferred:
+            v = v.owner.operands[0]
+        if v.owner in self.late.reads:
+            share = min(1.0, max(step, SLICE_BYTES // v.tile.elem.bytes) / k)
+            whole = registers_of(v)
+            self.weights[v] = min(whole, -int(-whole * share // 1) + READ_AHEAD)
+
+    def weight(self, v: Value) -> int:
+        """Registers that a value takes while it is alive."""
+        if v.owner is not None and v.owner in self.late.loads:
+            return min(registers_of(v), LOAD_AHEAD)
+        return self.weights.get(v, registers_of(v))
+
+    def used(self, values: Iterable[Value]) -> set[Value]:
+        """The values, and for those computed where they are used the ones that they are computed from."""
+        found: set[Value] = set()
+        for v in values:
+            if v.owner is not None and v.owner in self.late.deferred:
+                found |= self.used(v.owner.operands)
+            else:
+                found.add(v)
+        return found
 
     def block(self, block: Block, after: set[Value]) -> set[Value]:
         """Values alive before the block, given those alive after it."""
         live = set(after)
         for op in reversed(block.ops):
+            if op in self.late.deferred:
+                continue
             live -= set(op.results)
-            inside = live | set(op.operands)
+            operands = self.used(op.operands)
+            inside = live | operands
             for region in op.regions:
                 # what a loop uses from outside is alive all through it
                 outside = inside | (_used(region) - _defined(region)) if op.name in ("for", "while") else inside
@@ -60,14 +127,23 @@ class _Walk:
             after_op = set(op.results)
             if op.name == "mma" and len(op.operands) == 3 and op.operands[2] not in live:
                 after_op.clear()  # the accumulator is overwritten in place
-            live |= set(op.operands)
+            live |= operands
             self._note(op, live if op.regions else live | after_op)
         return live
 
     def _note(self, op: Op, live: Iterable[Value]) -> None:
-        total = sum(registers_of(v) for v in live)
-        if total > self.registers:
-            self.registers, self.op, self.live = total, op, set(live)
+        sizes = {v: self.weight(v) for v in live}
+        acc = sum(n for v, n in sizes.items() if self.files.get(v) == ACCUMULATION)
+        vector = sum(sizes.values()) - acc
+        if vector + acc > self.peak.registers:
+            held = sorted(((v, n) for v, n in sizes.items() if n), key=lambda x: (-x[1], x[0].name))
+            self.peak = replace(self.peak, vector=vector, accumulation=acc, op=op, values=tuple(held))
+        self.peak = replace(
+            self.peak,
+            most_vector=max(self.peak.most_vector, vector),
+            most_accumulation=max(self.peak.most_accumulation, acc),
+            accumulators=max(self.peak.accumulators, registers_of(op.result) if op.name == "mma" else 0),
+        )
 
 
 def _used(block: Block) -> set[Value]:

@@ -108,6 +108,16 @@ declare(
                 choices=("", "vector", "accumulation"),
                 doc="register file of the accumulator",
             ),
+            *(
+                AttrSpec(
+                    f"file_{x}",
+                    "word",
+                    default="",
+                    choices=("", "vector", "accumulation"),
+                    doc=f"register file from which the instruction takes {x}",
+                )
+                for x in "ab"
+            ),
         ),
         level="both",
         category="contract",

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from tileir.codeobject import CodeObject, CodeObjectError
 from tileir.ir.core import Kernel, Module
@@ -21,35 +22,46 @@ from tileir.ir.printer import print_module
 from tileir.lowering.amdgpu.emit.kernel import emit_module
 from tileir.lowering.amdgpu.failure import CodegenDiagnostic, CodegenError
 from tileir.lowering.amdgpu.worker import CompileOutput, worker_for
-from tileir.passes.manager import PrintAfter, find_kernel, run_pipeline
-from tileir.passes.pressure import peak, registers_of
+from tileir.passes.manager import PrintAfter, find_kernel, find_target, run_pipeline
+from tileir.passes.pressure import Peak, peak
 from tileir.target import Target
+
+if TYPE_CHECKING:
+    from tileir.lowering.amdgpu.contract_waits import Deviation
 
 # Process-wide options of LLVM for kernels with matrix instructions: our text is in final order, and the scheduler before
 # register allocation would undo it; the allocator then keeps accumulators in place (measured on 32 variants of one loop).
 # Loop strength reduction would turn the addresses of the element-wise version into dozens of induction variables: 69
-# spills in the 256x256x64 GEMM on gfx942 with it, none without.
-MFMA_OPTIONS = ("-enable-misched=0", "-greedy-reverse-local-assignment=1", "-disable-lsr")
+# spills in the 256x256x64 GEMM on gfx942 with it, none without. The IR passes that the back end runs before selection find
+# nothing in loops that are written in final form, and take a third of its time.
+MFMA_OPTIONS = (
+    "-enable-misched=0", "-greedy-reverse-local-assignment=1", "-disable-lsr", "-amdgpu-scalar-ir-passes=0",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One way of generating code: options of LLVM, and whether the text is written to be `sparing` of registers."""
+    """One way of generating code: options of LLVM, and whether the text is written to be `sparing` of registers or
+    operands are `pinned` to their register file."""
 
     options: tuple[str, ...] = ()
     sparing: bool = False
+    pinned: bool = False
 
 
-# What is tried in turn until nothing spills; which one suits a kernel cannot be foreseen, only measured.
+# What is tried in turn until the code keeps what the text says; which one suits a kernel cannot be foreseen, only measured.
 MFMA_ATTEMPTS = (
     Attempt(MFMA_OPTIONS),
     Attempt(MFMA_OPTIONS, sparing=True),
+    Attempt((*MFMA_OPTIONS, "-disable-machine-licm"), sparing=True, pinned=True),
     Attempt(("-enable-misched=0", "-disable-lsr"), sparing=True),
     Attempt(("-disable-lsr",), sparing=True),
 )
 OTHER_ATTEMPTS = (Attempt(), Attempt(("-disable-lsr",)), Attempt(("-enable-misched=0", "-disable-lsr")))
 OTHER_WAVES = (4, 8, 2, 16)  # numbers of waves to try, the likelier first
-SPILLED = "E0863"
+SPILLED, MOVED = "E0863", "E0865"
+# Deviations of `contract` that `--allow-spills` accepts.
+SPILLS, MOVES = "W0902", "W0903"
 HOPELESS = 1.5  # registers alive over the budget from which on compiling is not tried
 META_SECTION = ".tileir.meta"
 
@@ -103,11 +115,13 @@ def compile_kernel(
     try:
         return _compile_once(module, kernel, target, options, log)
     except CompileError as e:
-        if e.diagnostics[0].code != SPILLED or options.start_from is not None:
+        if e.diagnostics[0].code not in (SPILLED, MOVED) or options.start_from is not None:
             raise
         source = find_kernel(module, kernel)
         default = _open_waves(module, source, target, options)
-        for waves in OTHER_WAVES if default else ():
+        # All registers of a compute unit are in use from one wave per SIMD on: more waves share the same.
+        hopeless = isinstance(e, _Hopeless) and default >= find_target(source, target).simds_per_cu
+        for waves in OTHER_WAVES if default and not hopeless else ():
             if waves == default:
                 continue
             fixed = replace(source, attrs={**source.attrs, "waves": waves})
@@ -163,22 +177,19 @@ def _compile_once(module: Module, kernel: str, target: str, options: Options, lo
     def text(attempt: Attempt) -> str:
         start = time.perf_counter()
         try:
-            return emit_module(result.kernel, result.context.target, sparing=attempt.sparing)
+            return emit_module(result.kernel, result.context.target, sparing=attempt.sparing, pinned=attempt.pinned)
         except CompileError as e:
             raise CompileError(e.diagnostics, module.sources) from e
         finally:
             timings["emit"] += time.perf_counter() - start
 
     threading.Thread(target=_prepare_check, args=(chip,), daemon=True).start()  # this process is idle until code comes
-    compiled = _generate("mlir", text, chip, _attempts(source), options, log, module, source.loc)
+    compiled = _generate("mlir", text, chip, _attempts(source), options, log, module, source.loc, result.kernel)
     compiled.kernel, compiled.final = source, result.kernel
     compiled.texts["tile"] = print_module(Module([result.kernel]))
     compiled.timings = {**timings, **compiled.timings}
     compiled.stats["passes"] = {name: round(t * 1e3, 3) for name, t in result.timings}
     compiled.stats["unhonoured"] = list(result.context.unhonoured)
-    start = time.perf_counter()
-    _check_contract(compiled, result.kernel, options, log)
-    compiled.timings["contract"] = time.perf_counter() - start
     return compiled
 
 
@@ -186,25 +197,30 @@ def _check_pressure(kernel: Kernel, target: Target, module: Module) -> None:
     """Rejects at once what cannot fit: LLVM would work on it for minutes, to spill in the end."""
     waves = kernel.attrs["waves"]
     assert isinstance(waves, int)
-    budget = target.registers_per_lane // max(1, -(-waves // target.simds_per_cu))
+    budget = target.registers_per_wave(max(1, -(-waves // target.simds_per_cu)))
     worst = peak(kernel)
-    if worst.registers <= HOPELESS * budget or worst.op is None:
+    held, most = worst.registers, HOPELESS * budget
+    place, limit = "alive here", f"{waves} waves have {budget} each"
+    if worst.accumulators > target.max_acc_vgprs:  # a product cannot keep a part of its accumulator elsewhere
+        held, most = worst.accumulators, target.max_acc_vgprs
+        place, limit = "accumulators here", f"a register file holds {target.max_acc_vgprs}"
+    if held <= most or worst.op is None:
         return
-    notes = [Note(f"%{v.name} takes {registers_of(v)}", v.loc) for v in worst.values[:8] if v.loc.line]
+    text = f"registers do not suffice: about {held} per lane are {place}, {limit}"
+    legal = "smaller tiles, more waves, or --allow-spills to accept it"
+    raise _Hopeless([Diagnostic(SPILLED, text, worst.op.loc, legal=legal, notes=_live_set(worst))], module.sources)
+
+
+class _Hopeless(CompileError):
+    """Tiles that are alive together need far more registers than there are."""
+
+
+def _live_set(worst: Peak) -> tuple[Note, ...]:
+    """Notes that name the values alive at the worst point, the largest first."""
+    notes = [Note(f"%{v.name} takes {n}", v.loc) for v, n in worst.values[:8] if v.loc.line]
     if len(worst.values) > len(notes):
         notes.append(Note(f"and {len(worst.values) - len(notes)} more values"))
-    raise CompileError(
-        [
-            Diagnostic(
-                SPILLED,
-                f"registers do not suffice: about {worst.registers} per lane are alive here, {waves} waves have {budget} each",
-                worst.op.loc,
-                legal="smaller tiles, more waves, or --allow-spills to accept it",
-                notes=tuple(notes),
-            )
-        ],
-        module.sources,
-    )
+    return tuple(notes)
 
 
 def resume(
@@ -216,9 +232,7 @@ def resume(
     module = Module([], sources={file: text})
     attempts = MFMA_ATTEMPTS if "mfma" in text else OTHER_ATTEMPTS
     attempts = tuple(a for i, a in enumerate(attempts) if a.options not in [b.options for b in attempts[:i]])
-    compiled = _generate(stage, lambda _: text, target, attempts, options, log, module, Loc(file, 1, 1, 1, 2))
-    _check_spills(compiled, options, Loc(file, 1, 1, 1, 2), log)
-    return compiled
+    return _generate(stage, lambda _: text, target, attempts, options, log, module, Loc(file, 1, 1, 1, 2))
 
 
 def worker_options(kernel: Kernel) -> tuple[str, ...]:
@@ -239,35 +253,74 @@ def _generate(
     log: Log,
     module: Module,
     loc: Loc,
+    kernel: Kernel | None = None,
 ) -> Compiled:
-    """Code with the first of `attempts` with which nothing spills, else with the fewest spills; registers spilled to
-    memory are then an error unless the options allow them."""
-    best: Compiled | None = None
+    """Code with the first of `attempts` that keeps what `kernel`, its text, says; else the one that comes closest. Registers
+    spilled to memory and accumulators moved in loops are then an error unless the options allow them, other deviations
+    are warnings. Without a kernel only spills are looked at."""
+    best: tuple[tuple[int, ...], Compiled, list[Deviation], Log] | None = None
     tried = attempts[:1] if stage == "asm" else attempts
-    for attempt in tried:
-        compiled = _generate_once(stage, text(attempt), target, attempt.options, options, log, module, loc)
+    seconds = 0.0
+    for number, attempt in enumerate(tried):
+        messages = Log()
+        compiled = _generate_once(stage, text(attempt), target, attempt.options, options, messages, module, loc)
+        start = time.perf_counter()
+        deviations = _deviations(compiled, kernel, loc)
+        seconds += time.perf_counter() - start
         compiled.stats["llvm_options"] = list(attempt.options)
-        compiled.stats["sparing"] = attempt.sparing
-        if best is None or _spills(compiled) < _spills(best):
-            best = compiled
-        if not any(_spills(best)):
+        compiled.stats["sparing"], compiled.stats["pinned"] = attempt.sparing, attempt.pinned
+        score = _score(compiled, deviations)
+        if best is None or score < best[0]:
+            best = score, compiled, deviations, messages
+        compiled.stats["attempts"] = number + 1
+        best[1].stats["attempts"] = number + 1
+        if not any(best[0]) or (number and not any(best[0][:-1])):
             break
     assert best is not None
-    in_memory, vector, _ = _spills(best)
+    _, compiled, deviations, messages = best
+    compiled.timings["contract"] = seconds
+    log.diagnostics += messages.diagnostics
+    compiled.log = log
+    compiled.stats["spills_allowed"] = options.allow_spills
+    compiled.stats["deviations"] = [f"{d.code}: {d.message}" for d in deviations]
+    worst = peak(kernel) if kernel is not None else None
+    note = Note(f"the best of {compiled.stats['attempts']} ways of generating code")
+    in_memory, vector, _ = _spills(compiled)
     if (in_memory or vector) and not options.allow_spills:
-        raise CompileError(
-            [
-                Diagnostic(
-                    SPILLED,
-                    f"registers do not suffice: {vector} vector registers spill, {in_memory} bytes of scratch memory per lane",
-                    loc,
-                    legal="smaller tiles, more waves, or --allow-spills to accept it",
-                    notes=(Note(f"the best of {len(tried)} ways of generating code"),),
-                )
-            ],
-            module.sources,
+        what = (
+            f"registers do not suffice: {vector} vector registers spill, {in_memory} bytes of scratch memory per lane"
         )
-    return best
+        raise _refused(SPILLED, what, loc, worst, note, module)
+    for d in deviations:
+        if d.code == MOVES and not options.allow_spills:
+            raise _refused(MOVED, d.message, d.loc, worst, note, module)
+        if d.code not in (SPILLS, MOVES) or not options.allow_spills:
+            log.warning(d.code, d.message, d.loc, legal=d.legal)
+    return compiled
+
+
+def _refused(code: str, text: str, loc: Loc, worst: Peak | None, note: Note, module: Module) -> CompileError:
+    """The error for code that does not keep its registers, with the values that are alive where most are."""
+    legal = "smaller tiles, more waves, or --allow-spills to accept it"
+    notes = (note, *(_live_set(worst) if worst is not None else ()))
+    return CompileError([Diagnostic(code, text, loc, legal=legal, notes=notes)], module.sources)
+
+
+def _deviations(compiled: Compiled, kernel: Kernel | None, loc: Loc) -> list[Deviation]:
+    """In what the code differs from the text `kernel`; spills alone when there is none."""
+    # Not at the top: it loads the decoder.
+    from tileir.lowering.amdgpu.contract import check, spills
+
+    return check(compiled.hsaco, kernel) if kernel is not None else spills(compiled.stats, loc)
+
+
+def _score(compiled: Compiled, deviations: list[Deviation]) -> tuple[int, ...]:
+    """How bad code is, the worst kind first: memory, vector registers spilled, what the text says and is not so, moves of
+    accumulators, scalar registers spilled to lanes."""
+    in_memory, vector, scalar = _spills(compiled)
+    moves = sum(d.weight for d in deviations if d.code == MOVES)
+    others = sum(d.weight for d in deviations if d.code not in (SPILLS, MOVES))
+    return in_memory, vector, moves, others, scalar
 
 
 def _spills(compiled: Compiled) -> tuple[int, int, int]:
@@ -354,33 +407,6 @@ def _prepare_check(chip: str) -> None:
     from tileir.lowering.amdgpu.contract import prepare
 
     prepare(chip)
-
-
-def _check_contract(compiled: Compiled, kernel: Kernel, options: Options, log: Log) -> None:
-    """Compares the code with the text it was made from: every deviation is a warning, and recorded in the stats."""
-    from tileir.lowering.amdgpu.contract import (
-        check,  # not at the top: it loads the decoder, which resuming never needs
-    )
-
-    compiled.stats["spills_allowed"] = options.allow_spills
-    deviations = [d for d in check(compiled.hsaco, kernel) if d.code != "W0902" or not options.allow_spills]
-    compiled.stats["deviations"] = [f"{d.code}: {d.message}" for d in deviations]
-    for d in deviations:
-        log.warning(d.code, d.message, d.loc, legal=d.legal)
-
-
-def _check_spills(compiled: Compiled, options: Options, loc: Loc, log: Log) -> None:
-    """Spills are never silent: a warning with the figures, recorded in the stats (accepted ones say so)."""
-    s = compiled.stats
-    compiled.stats["spills_allowed"] = options.allow_spills
-    spilled = [f"{s[k]} {k.replace('_', ' ')}" for k in ("vgpr_spills", "sgpr_spills", "scratch_bytes") if s[k]]
-    if spilled and not options.allow_spills:
-        log.warning(
-            "W0902",
-            f"registers did not suffice: {', '.join(spilled)}",
-            loc,
-            legal="smaller tiles, more waves, or --allow-spills to accept it",
-        )
 
 
 def _locate(d: CodegenDiagnostic, module: Module, fallback: Loc) -> Loc:

@@ -1,66 +1,36 @@
 """Does the machine code keep what the text says? Compares a code object with the kernel that was lowered.
 
 LLVM chooses registers, adds waits of its own and moves instructions between fences; what the text promises must survive
-that. Checked are: no spilled register and no scratch memory; no accumulator moved between the register files in loops;
-LDS size and workgroup size; and in every matrix loop, before each barrier, waits at least as strict as the stated ones.
+that. Checked are:
 
-How loops are paired: a matrix loop is a loop with `mma` that holds no smaller one, in the text as in the code. A loop of
-the code stands for one of the text if their matrix instructions share a source line and the barriers of the one are a
-multiple of those of the other (LLVM may unroll). Waits are compared per stretch between barriers, round the end of the
-loop, and as minima: LLVM merges waits that meet. A wait that moved to the other side of the memory operations it is for
-is not seen here; the simulator sees it.
+* W0902: no spilled register and no scratch memory,
+* W0903: no accumulator moved between the register files in loops of matrix instructions,
+* W0904: LDS size and workgroup size,
+* W0905: in every matrix loop the waits that the text states, as strict, in the same order and number, before the same
+  barriers and on the same side of the memory operations that they are for (see `contract_waits`),
+* W0907: no more registers than the text says (the kernel's attribute `registers`),
+* W0908: accumulators and operands of matrix instructions in the register files that the text says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from tileir.codeobject import CodeObject, CodeObjectError
 from tileir.codeobject import Kernel as MachineKernel
 from tileir.ir.core import Kernel, Op
 from tileir.ir.location import Loc
+from tileir.lowering.amdgpu.contract_waits import Deviation, lines_of, matrix_regions, waits
 from tileir.simulator.decoder.table import load
 from tileir.simulator.inspect import classify
-from tileir.simulator.inspect.counts import class_of, wait_of
+from tileir.simulator.inspect.counts import class_of
 from tileir.simulator.inspect.flow import Flow, InspectError, control_flow
 from tileir.simulator.inspect.items import Item
 from tileir.target import Target
 
-_LOOPS = ("for", "while")
 _LDS_CLASSES = (classify.LDS_READ, classify.LDS_TRANSPOSE_READ, classify.LDS_WRITE, classify.LDS_OTHER, classify.TO_LDS)
 
-Minimum = tuple[int, int]
-"""The strictest wait of a stretch: vmcnt and lgkmcnt; `_NO_WAIT` where there is none."""
-_NO_WAIT = 1 << 16
-_SAME = (False, False, 0)
-
-
-@dataclass(frozen=True)
-class Deviation:
-    """One thing in which the code differs from the text; fields as of `tileir.ir.diagnostics.Diagnostic`."""
-
-    code: str
-    message: str
-    loc: Loc
-    legal: str
-
-
-@dataclass(frozen=True)
-class _TextLoop:
-    op: Op
-    lines: frozenset[int]
-    """Source lines of its `mma` ops."""
-    stretches: tuple[Minimum, ...]
-    places: tuple[Loc, ...]
-    """Where each stretch ends: its barrier, or the loop."""
-
-
-@dataclass(frozen=True)
-class _CodeLoop:
-    address: int
-    lines: frozenset[int]
-    stretches: tuple[Minimum, ...]
+_FILES = ("vector", "accumulation")
 
 
 def prepare(chip: str) -> None:
@@ -78,31 +48,51 @@ def check(hsaco: bytes, kernel: Kernel) -> list[Deviation]:
         machine = code.kernel(kernel.name)
         found = _resources(machine, kernel, code.target)
         flow = control_flow(code, machine)
-        return [*found, *_lds(machine, kernel, flow), *_moves(code, kernel, flow), *_waits(code, kernel, flow)]
+        found += [*_lds(machine, kernel, flow), *_moves(code, kernel, flow), *_files(code, kernel, flow)]
+        return [*found, *waits(code, kernel, flow)]
     except (CodeObjectError, InspectError) as error:
         text = f"the emitted code could not be compared with the text: {error}"
         return [Deviation("W0906", text, kernel.loc, "please report this: TileIR reads all code that LLVM emits")]
 
 
-def _resources(machine: MachineKernel, kernel: Kernel, target: Target) -> list[Deviation]:
-    found: list[Deviation] = []
-    metadata, scratch = machine.metadata, machine.descriptor.private_segment_fixed_size
+def spills(figures: Mapping[str, object], loc: Loc) -> list[Deviation]:
+    """W0902 if any of `vgpr_spills`, `sgpr_spills` and `scratch_bytes` is not zero."""
     spilled = [
-        f"{number} {what}"
-        for number, what in (
-            (metadata.vgpr_spill_count if metadata else 0, "vgpr spills"),
-            (metadata.sgpr_spill_count if metadata else 0, "sgpr spills"),
-            (scratch, "scratch bytes"),
-        )
-        if number
+        f"{figures[k]} {k.replace('_', ' ')}" for k in ("vgpr_spills", "sgpr_spills", "scratch_bytes") if figures[k]
     ]
-    if spilled:
-        legal = "smaller tiles, more waves, or --allow-spills to accept it"
-        found.append(Deviation("W0902", f"registers did not suffice: {', '.join(spilled)}", kernel.loc, legal))
+    if not spilled:
+        return []
+    legal = "smaller tiles, more waves, or --allow-spills to accept it"
+    return [Deviation("W0902", f"registers did not suffice: {', '.join(spilled)}", loc, legal)]
+
+
+def _resources(machine: MachineKernel, kernel: Kernel, target: Target) -> list[Deviation]:
+    metadata = machine.metadata
+    figures = {
+        "vgpr_spills": metadata.vgpr_spill_count if metadata else 0,
+        "sgpr_spills": metadata.sgpr_spill_count if metadata else 0,
+        "scratch_bytes": machine.descriptor.private_segment_fixed_size,
+    }
+    found = [*spills(figures, kernel.loc), *_registers(machine, kernel)]
     waves = kernel.attrs.get("waves")
     if metadata and isinstance(waves, int) and metadata.max_flat_workgroup_size != waves * target.wave_size:
         text = f"the code is for workgroups of {metadata.max_flat_workgroup_size}, the text for {waves} waves"
         found.append(Deviation("W0904", text, kernel.loc, f"{waves * target.wave_size} work-items"))
+    return found
+
+
+def _registers(machine: MachineKernel, kernel: Kernel) -> list[Deviation]:
+    """Registers of each file against what the text says at most."""
+    stated, metadata = kernel.attrs.get("registers"), machine.metadata
+    if not isinstance(stated, tuple) or metadata is None:
+        return []
+    agprs = metadata.agpr_count or 0
+    found: list[Deviation] = []
+    for file, most, count in zip(_FILES, stated, (metadata.vgpr_count - agprs, agprs), strict=True):
+        if count > most:
+            text = f"the code takes {count} registers of the {file} file, the text says at most {most}"
+            legal = "smaller tiles, more waves, or a larger number in the text"
+            found.append(Deviation("W0907", text, kernel.loc, legal, count - most))
     return found
 
 
@@ -123,174 +113,64 @@ def _lds(machine: MachineKernel, kernel: Kernel, flow: Flow) -> list[Deviation]:
 def _moves(code: CodeObject, kernel: Kernel, flow: Flow) -> list[Deviation]:
     """Moves in matrix loops. Others, such as the loops of an epilogue, must read accumulators to compute with them."""
     found: list[Deviation] = []
-    for number in _matrix_regions(flow):
+    for number in matrix_regions(flow):
         moves = [i for i in flow.items_of(flow.loops[number].nodes) if classify.is_accumulator_move(i.name)]
         if moves:
             text = f"accumulator moves in a loop: {len(moves)} in each iteration, none is needed"
             legal = "smaller tiles, more waves, or another matrix instruction"
-            found.append(Deviation("W0903", text, _place(code, kernel, moves), legal))
+            found.append(Deviation("W0903", text, _place(code, kernel, moves), legal, len(moves)))
     return found
 
 
 def _place(code: CodeObject, kernel: Kernel, items: Sequence[Item]) -> Loc:
     """The op of the text that the first item with a source line comes from; the kernel when there is none."""
-    lines = _lines(code, items)
+    lines = lines_of(code, items)
     for op in kernel.walk():
         if op.loc.line in lines:
             return op.loc
     return kernel.loc
 
 
-def _lines(code: CodeObject, items: Sequence[Item]) -> frozenset[int]:
-    places = [code.line_table.lookup(item.address) for item in items]
-    return frozenset(place.line for place in places if place is not None and place.line)
+# Register files
 
 
-def _matrix_regions(flow: Flow) -> list[int]:
-    """Loops with matrix instructions that hold no smaller such loop."""
-    with_mfma = [
-        n
-        for n, region in enumerate(flow.loops)
-        if any(class_of(item) == classify.MFMA for item in flow.items_of(region.nodes))
-    ]
-    return [n for n in with_mfma if not any(flow.loops[inner].parent == n for inner in with_mfma)]
-
-
-# Waits
-
-
-def _waits(code: CodeObject, kernel: Kernel, flow: Flow) -> list[Deviation]:
-    waves = kernel.attrs.get("waves")
-    barriers = waves != 1  # LLVM drops the barriers of a workgroup that is a single wave
-    wanted = [loop for loop in _text_loops(kernel, barriers) if any(s != (_NO_WAIT, _NO_WAIT) for s in loop.stretches)]
-    emitted = [_code_loop(code, flow, n, barriers) for n in _matrix_regions(flow)]
-    if not wanted or not emitted:
-        return []
-    kept = [[_difference(text, loop) == _SAME for loop in emitted] for text in wanted]
-    if len(wanted) == len(emitted):
-        partner = _matching(kept)
-        return [_broken(wanted, [loop]) for i, loop in enumerate(emitted) if i not in partner.values()]
-    return [_broken([text], emitted) for i, text in enumerate(wanted) if not any(kept[i])]
-
-
-def _text_loops(kernel: Kernel, barriers: bool) -> Iterator[_TextLoop]:
-    def has_mma(op: Op) -> bool:
-        return any(inner.name == "mma" for inner in op.walk())
-
+def _files(code: CodeObject, kernel: Kernel, flow: Flow) -> list[Deviation]:
+    """Matrix instructions of loops that take an operand from, or leave the accumulator in, another file than the `mma` of
+    their source line says. Where products of one line say different things, any of these is right."""
+    said: dict[int, tuple[Op, list[set[str]]]] = {}
     for op in kernel.walk():
-        if op.name not in _LOOPS or not has_mma(op):
-            continue
-        inner = [o for o in op.walk() if o is not op]
-        if any(o.name in _LOOPS and has_mma(o) for o in inner):
-            continue
-        flat = {id(o) for region in op.regions for o in region.ops}
-        nested = any(o.name in ("wait", "barrier") and id(o) not in flat for o in inner)
-        events: list[Minimum | None] = []
-        places: list[Loc] = []
-        for o in inner:
-            if o.name == "wait":
-                events.append((_stated(o, "vm"), _stated(o, "lgkm")))
-            elif o.name == "barrier" and barriers and not nested:
-                events.append(None)
-                places.append(o.loc)
-        lines = frozenset(o.loc.line for o in inner if o.name == "mma")
-        yield _TextLoop(op, lines, _stretches(events), tuple(places or [op.loc]))
-
-
-def _stated(op: Op, counter: str) -> int:
-    value = op.attrs.get(counter, -1)
-    return value if isinstance(value, int) and value >= 0 else _NO_WAIT
-
-
-def _code_loop(code: CodeObject, flow: Flow, number: int, barriers: bool) -> _CodeLoop:
-    items = flow.items_of(flow.loops[number].nodes)
-    events: list[Minimum | None] = []
-    for item in items:
-        kind = class_of(item)
-        if kind == classify.WAIT:
-            wait = wait_of(item, code.target)
-            events.append((_NO_WAIT if wait.vm is None else wait.vm, _NO_WAIT if wait.lgkm is None else wait.lgkm))
-        elif kind == classify.BARRIER and barriers:
-            events.append(None)
-    lines = _lines(code, [item for item in items if class_of(item) == classify.MFMA])
-    return _CodeLoop(items[0].address, lines, _stretches(events))
-
-
-def _stretches(events: Sequence[Minimum | None]) -> tuple[Minimum, ...]:
-    """The strictest waits before each barrier (None) of a loop; what follows the last barrier belongs to the first."""
-    stretches: list[Minimum] = [(_NO_WAIT, _NO_WAIT)]
-    for event in events:
-        if event is None:
-            stretches.append((_NO_WAIT, _NO_WAIT))
-        else:
-            stretches[-1] = _stricter(stretches[-1], event)
-    if len(stretches) > 1:
-        stretches[0] = _stricter(stretches[0], stretches.pop())
-    return tuple(stretches)
-
-
-def _stricter(a: Minimum, b: Minimum) -> Minimum:
-    return min(a[0], b[0]), min(a[1], b[1])
-
-
-def _whole(stretches: Sequence[Minimum]) -> tuple[Minimum, ...]:
-    result: Minimum = (_NO_WAIT, _NO_WAIT)
-    for stretch in stretches:
-        result = _stricter(result, stretch)
-    return (result,)
-
-
-def _matching(kept: Sequence[Sequence[bool]]) -> dict[int, int]:
-    """A largest pairing of rows with columns whose entry is true, by augmenting paths: row to column."""
-    row_of: dict[int, int] = {}
-
-    def place(row: int, tried: set[int]) -> bool:
-        for column, possible in enumerate(kept[row]):
-            if possible and column not in tried:
-                tried.add(column)
-                if column not in row_of or place(row_of[column], tried):
-                    row_of[column] = row
-                    return True
-        return False
-
-    for row in range(len(kept)):
-        place(row, set())
-    return {row: column for column, row in row_of.items()}
-
-
-def _broken(texts: Sequence[_TextLoop], loops: Sequence[_CodeLoop]) -> Deviation:
-    """Says what is missing, for the loop of the text and that of the code that come closest."""
-    pairs = [(text, loop) for text in texts for loop in loops]
-    text, loop = min(pairs, key=lambda pair: _difference(*pair))
-    legal = "waits at least as strict as those of the text, before the same barriers"
-    where = f"the loop at {loop.address:#x} of the code"
-    if len(loop.stretches) % len(text.stretches):
-        what = f"{where} has {len(loop.stretches)} barriers, the text {len(text.stretches)}"
-        return Deviation("W0905", what, text.op.loc, legal)
-    missing = min((_missing(text, loop, turn) for turn in range(len(text.stretches))), key=len)
-    if not missing:
-        what = f"{where} is no version of this loop: its matrix instructions come from other lines"
-        return Deviation("W0905", what, text.op.loc, legal)
-    place, name, want, have = missing[0]
-    most = f"the strictest is {name}({have})" if have != _NO_WAIT else "there is none"
-    return Deviation("W0905", f"{where} lacks {name}({want}) before this barrier: {most}", place, legal)
-
-
-def _difference(text: _TextLoop, loop: _CodeLoop) -> tuple[bool, bool, int]:
-    """How far a loop of the code is from one of the text: other lines, other barriers, missing waits."""
-    period = len(text.stretches)
-    other_barriers = len(loop.stretches) % period != 0
-    missing = 0 if other_barriers else min(len(_missing(text, loop, turn)) for turn in range(period))
-    return bool(text.lines and loop.lines and not text.lines & loop.lines), other_barriers, missing
-
-
-def _missing(text: _TextLoop, loop: _CodeLoop, turn: int) -> list[tuple[Loc, str, int, int]]:
-    """(place, counter, stated, emitted) of each wait that is too weak if the code begins `turn` barriers later."""
-    period = len(text.stretches)
-    emitted = _whole(loop.stretches) if period == 1 else loop.stretches
+        if op.name == "mma" and all(op.attrs.get(name) for name in ("file", "file_a", "file_b")):
+            a, b = ("file_b", "file_a") if op.attrs.get("swapped") else ("file_a", "file_b")
+            _, files = said.setdefault(op.loc.line, (op, [set(), set(), set()]))
+            for into, name in zip(files, ("file", a, b), strict=True):
+                into.add(str(op.attrs[name]))
+    wrong: dict[tuple[int, str, str], int] = {}
+    for number in matrix_regions(flow):
+        for item in flow.items_of(flow.loops[number].nodes):
+            if class_of(item) != classify.MFMA:
+                continue
+            place = code.line_table.lookup(item.address)
+            if place is None or place.line not in said:
+                continue
+            names = ("the accumulator", "the first operand", "the second operand")
+            for name, want, got in zip(names, said[place.line][1], _files_of(item), strict=True):
+                if got not in want:
+                    key = (place.line, name, got)
+                    wrong[key] = wrong.get(key, 0) + 1
     return [
-        (text.places[(i + turn) % period], name, want, have)
-        for i, got in enumerate(emitted)
-        for name, want, have in zip(("vmcnt", "lgkmcnt"), text.stretches[(i + turn) % period], got, strict=True)
-        if have > want
+        Deviation(
+            "W0908",
+            f"{count} matrix instructions of a loop have {name} in the {got} file",
+            said[line][0].loc,
+            f"the {' or the '.join(sorted(set(_FILES) - {got}))} file, as the text says",
+            count,
+        )
+        for (line, name, got), count in wrong.items()
     ]
+
+
+def _files_of(item: Item) -> tuple[str, str, str]:
+    """Files of the accumulator and of the instruction's first and second operand: bits ACC_CD (15) and ACC (59, 60) of the
+    VOP3P-MAI encoding (CDNA3 ISA); a scaled instruction has the same bits in its second half."""
+    word = int.from_bytes(item.raw[-8:], "little")
+    return tuple(_FILES[word >> bit & 1] for bit in (15, 59, 60))  # type: ignore[return-value]

@@ -10,7 +10,7 @@ from tileir.layout.mma import mma_plan
 from tileir.lowering.amdgpu.emit.state import State
 from tileir.lowering.amdgpu.emit.tiles import Tile, tied
 from tileir.lowering.amdgpu.emit.writer import scalar_type, vector_type
-from tileir.passes.layout_classes import carried
+from tileir.passes.chains import accumulators, carried_links, reached
 
 EmitBlock = Callable[[State, Block], None]
 
@@ -25,13 +25,8 @@ class Travel(NamedTuple):
 def travels(s: State) -> dict[Value, Travel]:
     """For tiles that travel through blocks: as the accumulator fragments of the `mma` that they come from or go to, or as
     the pieces that they are loaded in, found over everything that carried values are connected to."""
-    links: dict[Value, list[Value]] = {}
+    links = carried_links(s.kernel)
     found: dict[Value, Travel] = {}
-
-    def link(a: Value, b: Value) -> None:
-        links.setdefault(a, []).append(b)
-        links.setdefault(b, []).append(a)
-
     for op in s.kernel.walk():
         if op.name == "load" and not op.result.tile.is_scalar:
             found[op.result] = Travel(_loaded_piece(op))
@@ -48,22 +43,12 @@ def travels(s: State) -> dict[Value, Travel]:
                 swapped=bool(op.attrs.get("swapped", False)),
             )
             tie = "a" if op.attrs.get("file") == "accumulation" else ""
-            for v in (op.result, *op.operands[2:]):
-                found[v] = Travel(plan.c_registers, tie)
-        for init, arg, out in carried(op):
-            link(init, arg)
-            link(arg, out)
-        for i, region in enumerate(op.regions):
-            if not (op.name == "while" and i == 0):
-                for v, r in zip(region.terminator.operands, op.results, strict=True):
-                    link(v, r)
-    pending = list(found)
-    while pending:
-        v = pending.pop()
-        for other in links.get(v, []):
-            if other not in found:
-                found[other] = found[v]
-                pending.append(other)
+            travel = Travel(plan.c_registers, tie)
+            for v in accumulators(op):
+                found[v] = travel
+    for v in list(found):
+        for other in reached(links, [v]):
+            found.setdefault(other, found[v])
     return found
 
 
@@ -131,7 +116,9 @@ class Control:
         name = w.name()
         self.s.values[iv] = name
         w.start(body, [(name, t), *self.arguments(carried)])
-        self.emit(self.s, op.regions[0])
+        # Loops that copy element by element are slow anyway, and compute many addresses.
+        with self.s.opaque_symbols(self.s.sparing or any(inner.name == "copy" for inner in op.walk())):
+            self.emit(self.s, op.regions[0])
         w.loc = op.loc
         values, types = self.flat(op.regions[0].terminator.operands, carried)
         # end - iv is positive and fits as an unsigned number, so the next value cannot wrap past the end.
@@ -175,7 +162,8 @@ class Control:
             w.start(label)
             for arg, init in zip(region.args, inits, strict=True):
                 self.s.values[arg] = self.s.values[init]
-            self.emit(self.s, region)
+            with self.s.opaque_symbols(self.s.opaque_bases is not None):  # what one branch makes, the other has not
+                self.emit(self.s, region)
             w.loc = op.loc
             w.branch(after, *self.flat(region.terminator.operands, op.results))
         w.start(after, self.arguments(op.results))

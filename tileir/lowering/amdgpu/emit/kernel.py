@@ -16,19 +16,23 @@ from tileir.lowering.amdgpu.emit.elementwise import elementwise
 from tileir.lowering.amdgpu.emit.random import philox
 from tileir.lowering.amdgpu.emit.state import State
 from tileir.lowering.amdgpu.emit.writer import Writer, file_name, scalar_type
+from tileir.passes.pressure import peak
 from tileir.target import Target
 
 WAVE = 64
+# The accumulation file begins at a vector register number that is a multiple of this (CDNA3 ISA, accum_offset).
+ACCUM_OFFSET_GRANULE = 4
 _NO_HIDDEN = (
     "dispatch-ptr", "queue-ptr", "implicitarg-ptr", "dispatch-id", "heap-ptr", "hostcall-ptr", "lds-kernel-id",
     "multigrid-sync-arg", "default-queue", "completion-action", "flat-scratch-init", "workitem-id-y", "workitem-id-z",
 )  # fmt: skip
 
 
-def emit_module(kernel: Kernel, target: Target, *, sparing: bool = False) -> str:
+def emit_module(kernel: Kernel, target: Target, *, sparing: bool = False, pinned: bool = False) -> str:
     """MLIR text of a `gpu.module` with the kernel. The kernel must be in the form that the pipeline ends with.
 
-    `sparing` reads operands from LDS only as the products need them: fewer registers, more waiting.
+    `sparing` reads operands from LDS only as the products need them: fewer registers, more waiting. `pinned` ties every
+    operand of a product to its register file.
 
     Raises CompileError for an op that has no lowering.
     """
@@ -36,7 +40,7 @@ def emit_module(kernel: Kernel, target: Target, *, sparing: bool = False) -> str
     start = next((op.loc for op in kernel.walk() if op.loc.line and op.loc.file != kernel.loc.file), kernel.loc)
     w = Writer(file_name(start.file) or "kernel.tile")
     w.loc = start
-    s = State(kernel, target, w, sparing=sparing)
+    s = State(kernel, target, w, sparing=sparing, pinned=pinned)
     for a in kernel.abi():
         if a.kind == "symbol":
             s.symbols[a.name] = (f"%sym_{a.name}", scalar_type(a.type.elem))
@@ -175,11 +179,16 @@ def register_attributes(kernel: Kernel, target: Target) -> list[str]:
     """How many registers of which file LLVM may use. Written, never left to LLVM: what it infers costs spills."""
     waves = kernel.attrs["waves"]
     assert isinstance(waves, int)
-    files = {op.attrs.get("file") for op in kernel.walk() if op.name == "mma"}
+    products = [op for op in kernel.walk() if op.name == "mma"]
+    files = {op.attrs.get(name) for op in products for name in ("file", "file_a", "file_b")}
+    if "accumulation" not in files:
+        return ['["amdgpu-agpr-alloc", "0"]']
     per_simd = max(1, waves // target.simds_per_cu)
-    if "accumulation" in files:
-        return [f'["amdgpu-agpr-alloc", "{target.max_acc_vgprs}"]', f'["amdgpu-waves-per-eu", "{per_simd},{per_simd}"]']
-    return ['["amdgpu-agpr-alloc", "0"]']
+    most = target.max_acc_vgprs
+    if per_simd > 1:  # one budget for both files: exactly what the accumulators take, the rest are vector registers
+        needed = peak(kernel).most_accumulation
+        most = min(most, -(-needed // ACCUM_OFFSET_GRANULE) * ACCUM_OFFSET_GRANULE)
+    return [f'["amdgpu-agpr-alloc", "{most}"]', f'["amdgpu-waves-per-eu", "{per_simd},{per_simd}"]']
 
 
 def _module(s: State) -> str:

@@ -10,7 +10,7 @@ from tileir.layout.mma import MmaPlan, mma_plan
 from tileir.lowering.amdgpu.emit.coords import masks
 from tileir.lowering.amdgpu.emit.shared import hole_test
 from tileir.lowering.amdgpu.emit.state import State
-from tileir.lowering.amdgpu.emit.tiles import Tile
+from tileir.lowering.amdgpu.emit.tiles import Tile, tied
 from tileir.lowering.amdgpu.emit.writer import scalar_type, vector_type
 
 
@@ -69,10 +69,13 @@ class _Operands:
 
     def __init__(self, s: State, op: Op, plan: MmaPlan):
         self.plan = plan
-        make = (_operand(s, op.operands[0], plan.a_registers, 1), _operand(s, op.operands[1], plan.b_registers, 0))
+        make = (_operand(s, op, 0, plan.a_registers), _operand(s, op, 1, plan.b_registers))
         bits = op.operands[0].tile.elem.bits
-        sizes = [max(1, n * bits // 32) for n in (plan.a_registers, plan.b_registers)]
-        self.ahead = -(-s.ahead_of_products // min(sizes)) if s.ahead_of_products else 0
+        sizes = [
+            _in_flight(s.tile(v), n, bits)
+            for v, n in zip(op.operands, (plan.a_registers, plan.b_registers), strict=False)
+        ]
+        self.ahead = -(-s.ahead_of_products // max(sizes)) if s.ahead_of_products else 0
         order: dict[tuple[int, int], int] = {}
         for step in plan.steps:
             for key in ((0, step.a // plan.a_registers), (1, step.b // plan.b_registers)):
@@ -91,21 +94,33 @@ class _Operands:
         return self.made[a], self.made[b]
 
 
-def _operand(s: State, v: Value, n: int, k_axis: int) -> Callable[[int], str]:
-    """Pieces of an operand by number. Where k does not fill the last instruction, what lies beyond it must be zero: it takes part in
-    the products. Tiles read from LDS are zero there already."""
+def _in_flight(tile: Tile, n: int, bits: int) -> int:
+    """Registers that a piece of `n` elements occupies while it is read: narrow reads take a register each."""
+    return max(1, n * bits // 32, n // tile.chunk)
+
+
+def _operand(s: State, op: Op, number: int, n: int) -> Callable[[int], str]:
+    """Pieces of an operand by number, in the register file that the text states. Where k does not fill the last instruction, what
+    lies beyond it must be zero: it takes part in the products. Tiles read from LDS are zero there already."""
+    v = op.operands[number]
     tile, layout = s.tile(v), v.tile.layout
     assert layout is not None
-    if not masks(layout, k_axis) or _from_lds(v):
-        return lambda i: tile.part(s.w, i, n)
-    element, zero = scalar_type(v.tile.elem), s.splat_literal(0, v.tile.elem, 1)
+    element = scalar_type(v.tile.elem)
+    constraint = s.operand_constraint(str(op.attrs.get(("file_a", "file_b")[number], "")))
+
+    def placed(piece: str) -> str:
+        return tied(s.w, piece, vector_type(element, n), constraint, ordered=False) if constraint else piece
+
+    if not masks(layout, 1 - number) or _from_lds(v):
+        return lambda i: placed(tile.part(s.w, i, n))
+    zero = s.splat_literal(0, v.tile.elem, 1)
     scalars = list(tile.scalars(s.w))
     for r, value in enumerate(scalars):
         inside = hole_test(s, layout, r)
         if inside:
             scalars[r] = s.w.select(inside, value, zero, element)
     pieces = [s.w.pack(scalars[i : i + n], element) for i in range(0, len(scalars), n)]
-    return lambda i: pieces[i]
+    return lambda i: placed(pieces[i])
 
 
 def _from_lds(v: Value) -> bool:

@@ -32,6 +32,7 @@ from tileir.passes.lds_accesses import access_bytes, over_buffer
 from tileir.passes.transposing_reads import addressed_layout
 
 POINTER = "!llvm.ptr<3>"
+OFFSET_LIMIT = 1 << 16  # the offset field of LDS instructions has 16 bits (CDNA3 ISA, DS)
 # Scopes that tell LLVM that direct copies and register accesses do not touch the same bytes at the same time: our own waits
 # order them, and without the scopes it would drain the vector-memory counter before every LDS read.
 COPY_SCOPES = "{alias_scopes = [#copies], noalias_scopes = [#accesses]}"
@@ -59,9 +60,17 @@ def base(s: State, buffer: Value) -> str:
 
 
 def _offset(s: State, pointer: str, constant: int) -> str:
-    if constant == 0:
-        return pointer
-    return s.w.op(f"llvm.getelementptr inbounds {pointer}[{constant}] : ({POINTER}) -> {POINTER}, i8")
+    """A pointer (hoisted) and a constant. What an instruction cannot hold as its offset goes into a pointer that all share:
+    LLVM would make one for each access."""
+    far, near = constant - constant % OFFSET_LIMIT, constant % OFFSET_LIMIT
+
+    def plus(start: str, offset: int) -> str:
+        return s.w.op(f"llvm.getelementptr inbounds {start}[{offset}] : ({POINTER}) -> {POINTER}, i8")
+
+    if far:
+        start = pointer
+        pointer = s.w.hoist(("lds far", start, far), lambda: plus(start, far))
+    return plus(pointer, near) if near else pointer
 
 
 def addresses(
@@ -149,8 +158,9 @@ def _added_address(s: State, buffer: Value, shared: SharedLayout, layout: Layout
 
         pointer = w.hoist(("lds rows", base(s, buffer), shared, row.base, col.base), start)
         return _offset(s, pointer, row.offset * pitch + col.offset * size)
+    row_base, col_base = s.opaque_base(row.base), s.opaque_base(col.base)
     image = w.binary(
-        "add", w.mul(w.add(row.base, row.offset), shared.row_bytes), w.mul(w.add(col.base, col.offset), size)
+        "add", w.mul(w.add(row_base, row.offset), shared.row_bytes), w.mul(w.add(col_base, col.offset), size)
     )
     return _image_address(s, buffer, shared, image)
 

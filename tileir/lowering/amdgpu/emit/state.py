@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tileir.ir.core import Kernel, Op, Value
 from tileir.ir.diagnostics import CompileError, error
 from tileir.ir.location import Loc
 from tileir.ir.types import Elem
-from tileir.lowering.amdgpu.emit.tiles import Tile
+from tileir.lowering.amdgpu.emit.tiles import Tile, tied
 from tileir.lowering.amdgpu.emit.writer import Writer, scalar_type
 from tileir.passes.late import LOAD_AHEAD, READ_AHEAD, Late, late_ops
 from tileir.target import Target
@@ -24,7 +25,10 @@ class State:
     w: Writer
     values: dict[Value, str | Tile] = field(default_factory=dict[Value, "str | Tile"])
     symbols: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    opaque: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    opaque_bases: dict[str, str] | None = None
     sparing: bool = False  # keep few registers in use, at the price of waiting for memory
+    pinned: bool = False  # tie operands in the vector file, too
     needs_zeros: bool = False
     late: Late = field(init=False)
 
@@ -40,6 +44,36 @@ class State:
     def in_flight(self) -> int:
         """Registers of a load on its way to LDS that are filled before the first is written."""
         return (LOAD_AHEAD // 2) if self.sparing else LOAD_AHEAD
+
+    def operand_constraint(self, file: str) -> str:
+        """Constraint of the empty assembly that pins an operand to its register file, "" to leave it to LLVM: it keeps
+        operands in the vector file unless something moves them, and a tie for each costs time."""
+        if file == "accumulation":
+            return "a"
+        return "v" if self.pinned else ""
+
+    @contextmanager
+    def opaque_symbols(self, loop: bool = True) -> Generator[None, None, None]:
+        """Within a loop that begins here, sizes and strides are values that LLVM knows nothing of: what is computed from them
+        stays in the loop. It would move all of it before the loop, where it fills the registers. Nothing if not `loop`."""
+        outer, outer_bases = self.opaque, self.opaque_bases
+        if loop:
+            self.opaque = {n: (tied(self.w, v, type, "s", ordered=True), type) for n, (v, type) in self.symbols.items()}
+            self.opaque_bases = {}
+        yield
+        self.opaque, self.opaque_bases = outer, outer_bases
+
+    def opaque_base(self, value: str) -> str:
+        """A lane's part (i32) of addresses that take several instructions each, likewise opaque in such a loop."""
+        if self.opaque_bases is None or self.w.hoisting:
+            return value
+        if value not in self.opaque_bases:
+            self.opaque_bases[value] = tied(self.w, value, "i32", "v", ordered=True)
+        return self.opaque_bases[value]
+
+    def symbol(self, name: str) -> tuple[str, str]:
+        """Value and type of a size or stride, here in the text."""
+        return (self.symbols if self.w.hoisting else self.opaque or self.symbols)[name]
 
     def at(self, loc: Loc, make: Callable[[int], str]) -> Callable[[int], str]:
         """`make` under the source location of the op that it belongs to, whenever it is called."""

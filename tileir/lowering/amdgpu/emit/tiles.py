@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 from tileir.ir.types import TileType
@@ -164,7 +165,22 @@ def tied(w: Writer, value: str, type: str, constraint: str, *, ordered: bool) ->
     """The value passed through an empty piece of assembly, which pins it to a register file ("a": accumulation, "v": vector)
     at this point and hides what is known of it. An `ordered` one stays where it stands among other such pieces."""
     effects = "has_side_effects " if ordered else ""
-    return w.op(f'llvm.inline_asm {effects}asm_dialect = att "", "={constraint},0" {value} : ({type}) -> {type}')
+    as_words = words(type)
+    value = w.bitcast(value, type, as_words)
+    text = f'llvm.inline_asm {effects}asm_dialect = att "", "={constraint},0" {value} : ({as_words}) -> {as_words}'
+    return w.bitcast(w.op(text), as_words, type)
+
+
+_NARROW = re.compile(r"vector<(\d+)x(?:i8|i16|f16|bf16)>")
+
+
+def words(type: str) -> str:
+    """The type as whole registers, which assembly wants: vectors of elements below 32 bits become vectors of i32."""
+    found = _NARROW.fullmatch(type)
+    if found is None:
+        return type
+    bits = int(found[1]) * (8 if "i8" in type else 16)
+    return vector_type("i32", bits // 32) if bits % 32 == 0 else type
 
 
 def _joined(w: Writer, pieces: list[str], element: str, n: int) -> list[str]:

@@ -74,7 +74,7 @@ def dim_value(s: State, dim: int | str) -> str:
     w = s.w
     if isinstance(dim, int):
         return w.const(dim, "i64")
-    name, t = s.symbols[dim]
+    name, t = s.symbol(dim)
     return w.to_i64(name, t)
 
 
@@ -177,7 +177,7 @@ class Bounds:
             return w.icmp("ult", value, dim_value(self.s, size), "i64")
         if isinstance(size, int):
             return w.icmp("ult", value, w.const(size))
-        name, t = self.s.symbols[size]
+        name, t = self.s.symbol(size)
         if t == "i64":
             return w.icmp("ult", w.to_i64(value, type), name, "i64")
         return w.icmp("ult", value, name)
@@ -464,23 +464,24 @@ def _far_store(s: State, op: Op, a: Access) -> None:
     w.branch(body, [w.const(0), *values], ["i32", *types])
     turn = w.name()
     w.start(body, [(turn, "i32"), *_enter(w, kept, types)])
-    near = w.binary("xor", far, w.const(-1, "i1"), "i1")
-    mine = both(w, w.binary("or", near, w.icmp("eq", lane(w), turn), "i1"), owner_test(s, layout))
-    bounds = Bounds(s, a, t.shape, [masks(layout, d) for d in range(t.rank)])
-    column = a.tile_dims.index(contiguous) if contiguous in a.tile_dims else None
-    offsets = BufferOffsets(s, a, bounds, mine, near, column)
-    tile = s.tile(op.operands[0])
-    by_place: dict[tuple[str, tuple[int, ...]], list[int]] = {}
-    for r in registers:
-        coords = [coordinate(w, layout, r, d) for d in range(t.rank)]
-        steps = tuple(0 if d == column else c.offset for d, c in enumerate(coords))
-        by_place.setdefault((parts[tuple(c.base for c in coords)], steps), []).append(r)
-    for (part, steps), together in by_place.items():  # one descriptor at a time: each takes four scalar registers
-        resource = _turn_descriptor(s, a, start, part, steps, far, turn)
-        for r in together:
-            raw = to_memory(w, tile.register(w, r), t, 1)
-            offset = offsets.get([coordinate(w, layout, r, d) for d in range(t.rank)])
-            _buffer_store(s, raw, t.elem.bytes, resource, offset)
+    with s.opaque_symbols():
+        near = w.binary("xor", far, w.const(-1, "i1"), "i1")
+        mine = both(w, w.binary("or", near, w.icmp("eq", lane(w), turn), "i1"), owner_test(s, layout))
+        bounds = Bounds(s, a, t.shape, [masks(layout, d) for d in range(t.rank)])
+        column = a.tile_dims.index(contiguous) if contiguous in a.tile_dims else None
+        offsets = BufferOffsets(s, a, bounds, mine, near, column)
+        tile = s.tile(op.operands[0])
+        by_place: dict[tuple[str, tuple[int, ...]], list[int]] = {}
+        for r in registers:
+            coords = [coordinate(w, layout, r, d) for d in range(t.rank)]
+            steps = tuple(0 if d == column else c.offset for d, c in enumerate(coords))
+            by_place.setdefault((parts[tuple(c.base for c in coords)], steps), []).append(r)
+        for (part, steps), together in by_place.items():  # one descriptor at a time: each takes four scalar registers
+            resource = _turn_descriptor(s, a, start, part, steps, far, turn)
+            for r in together:
+                raw = to_memory(w, tile.register(w, r), t, 1)
+                offset = offsets.get([coordinate(w, layout, r, d) for d in range(t.rank)])
+                _buffer_store(s, raw, t.elem.bytes, resource, offset)
     following = w.add(turn, 1)
     more = w.icmp("ult", following, trips)
     w.cond_branch(more, body, after, ([following, *_pieces_of(kept)[0]], ["i32", *types]))

@@ -90,6 +90,11 @@ class Writer:
             self._hoisting = outer
         return self._hoisted[key]
 
+    @property
+    def hoisting(self) -> bool:
+        """Whether statements go to the prologue now."""
+        return self._hoisting
+
     def has(self, key: object) -> bool:
         """Whether something was hoisted under `key`."""
         return key in self._hoisted

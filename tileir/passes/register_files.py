@@ -1,0 +1,108 @@
+"""Chooses the register file of accumulators and of operands, where the text leaves it open.
+
+A wave that has a SIMD for itself owns two files of equal size: the vector file, and the accumulation file, which matrix
+instructions and memory accesses reach and other arithmetic does not. Two or more waves on a SIMD share one budget, which the
+vector file can take whole, so splitting it gains nothing. Hence, with one wave a SIMD:
+
+* An accumulator that only products touch while their loop runs goes to the accumulation file, unless it is so small that the
+  vector file holds everything and a second workgroup may fit beside. One that is rescaled in the loop stays a vector.
+* An operand that is read before the loop and lives all through it goes to the accumulation file where the accumulator does
+  not; an operand that is read for each product passes through the vector file.
+
+    %d = mma<file = accumulation, file_a = vector, file_b = vector>(%a, %b, %c)
+"""
+
+from __future__ import annotations
+
+from tileir.ir.core import Kernel, Op, Value
+from tileir.ir.rewriter import Rewriter, rewrite
+from tileir.passes.base import Context, Pass
+from tileir.passes.chains import accumulators, carried_links, reached
+from tileir.passes.late import RENAMES
+from tileir.passes.pressure import registers_of
+from tileir.target import Target
+
+VECTOR, ACCUMULATION = "vector", "accumulation"
+# Share of the vector file from which an accumulator leaves it. Below, a wave needs less than half of both files in all, so that
+# two workgroups of four waves fit on a compute unit.
+LARGE = 1 / 4
+
+
+def _run(kernel: Kernel, ctx: Context) -> Kernel:
+    waves = kernel.attrs["waves"]
+    assert isinstance(waves, int)
+    alone = waves <= ctx.target.simds_per_cu
+    files = _accumulator_files(kernel, ctx.target, alone)
+    lasting = _lasting(kernel)
+
+    def rule(rw: Rewriter, op: Op) -> bool:
+        if op.name != "mma":
+            return False
+        attrs = dict(op.attrs)
+        attrs["file"] = attrs.get("file") or files[op]
+        for i, name in enumerate(("file_a", "file_b")):
+            if not attrs.get(name):
+                free = alone and attrs["file"] == VECTOR and op.operands[i] in lasting
+                attrs[name] = ACCUMULATION if free else VECTOR
+        rw.copy(op, attrs=attrs)
+        return True
+
+    return rewrite(kernel, rule)
+
+
+def _accumulator_files(kernel: Kernel, target: Target, alone: bool) -> dict[Op, str]:
+    """The file of each `mma`; products that share an accumulator share its file."""
+    links = carried_links(kernel)
+    touched = _computed_with(kernel)
+    products = [op for op in kernel.walk() if op.name == "mma"]
+    found: dict[Op, str] = {}
+    for op in products:
+        if op in found:
+            continue
+        values = set(reached(links, accumulators(op)))
+        group = [o for o in products if o.result in values or values & set(o.operands[2:])]
+        stated = next((str(o.attrs["file"]) for o in group if o.attrs.get("file")), "")
+        registers = registers_of(op.result)
+        moves = alone and LARGE * target.max_arch_vgprs <= registers <= target.max_acc_vgprs and not touched & values
+        found.update(dict.fromkeys(group, stated or (ACCUMULATION if moves else VECTOR)))
+    return found
+
+
+def _computed_with(kernel: Kernel) -> set[Value]:
+    """Values that something else than a product, a loop or a store computes with inside a loop that holds products."""
+    found: set[Value] = set()
+    for loop in kernel.walk():
+        if loop.name not in ("for", "while") or not any(op.name == "mma" for op in loop.walk()):
+            continue
+        for op in loop.walk():
+            if op is not loop and op.name not in ("mma", "yield", "for", "while", "if"):
+                found |= set(op.operands)
+    return found
+
+
+def _lasting(kernel: Kernel) -> set[Value]:
+    """Operands of products that are defined outside of the loop in which they are used."""
+    found: set[Value] = set()
+    for loop in kernel.walk():
+        if loop.name not in ("for", "while"):
+            continue
+        inside = {r for op in loop.walk() for r in op.results}
+        inside |= {a for op in loop.walk() for region in op.regions for a in region.args}
+        for op in loop.walk():
+            if op.name == "mma":
+                found |= {v for v in op.operands[:2] if _source(v) not in inside}
+    return found
+
+
+def _source(v: Value) -> Value:
+    while v.owner is not None and v.owner.name in RENAMES:
+        v = v.owner.operands[0]
+    return v
+
+
+PASS = Pass(
+    "register-files",
+    _run,
+    requires=frozenset({"laid_out"}),
+    summary="chooses the register file of accumulators and operands",
+)
