@@ -30,7 +30,7 @@ from tileir.passes.mfma_choice import (
     usual_waves,
     waves_along,
 )
-from tileir.passes.mma_cost import TRANSPOSING, Clocks, CostModel
+from tileir.passes.mma_cost import Clocks, CostModel
 from tileir.passes.price_mapping import Demand, Points, Prices, exchange_room, staged_bytes
 from tileir.passes.priced_ops import Liveness, Product, priced, products
 from tileir.passes.split_access import WIDEST
@@ -138,17 +138,12 @@ class Problem:
         a = product.op.operands[0].tile.elem
         rows, cols, depth = fragments_of(product.shape, mapping)
         cost = self._instructions(product, mapping, model)
-        for fragments, unit, read in (
+        for fragments, unit, reads in (
             (rows, mapping.instr[0], product.reads[0]),
             (cols, mapping.instr[1], product.reads[1]),
         ):
-            if read is None:
-                continue
-            trips, along = read
             elements = fragments * depth * unit * mapping.instr[2] / self.target.wave_size
-            cost.add(
-                model.lds_access(elements * a.bytes / WIDEST, "ds_read_b128" if along else self._across(a.bits)), trips
-            )
+            cost.add(model.lds_access(elements * a.bytes / WIDEST, "ds_read_b128"), reads)
         return cost
 
     def _instructions(self, product: Product, mapping: Mapping, model: CostModel) -> Clocks:
@@ -160,11 +155,6 @@ class Problem:
             product.trips,
         )
         return cost
-
-    def _across(self, bits: int) -> str:
-        """The cheapest kind of read across rows, or along rows where the tile was turned before."""
-        transposing = bits == 16 and self.target.supports("lds_transpose_read_b16")
-        return TRANSPOSING if transposing else "ds_read_b128"
 
     def search(self, waves: int) -> Decision:
         """The cheapest choice for a number of waves. Raises CompileError where there is none."""

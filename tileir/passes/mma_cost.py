@@ -28,12 +28,12 @@ from tileir.layout.gf2 import Span
 from tileir.layout.linear import Vector
 from tileir.passes.layout_lds import lds_instruction
 from tileir.passes.split_access import WIDEST
-from tileir.passes.transposing_reads import addressed_layout
+from tileir.passes.transposing_reads import READS, addressed_layout, has_transposing_read
 from tileir.target import Target
 
 REGISTER_BITS = 32
 OVER_BUDGET = 10_000.0  # clocks for each register too many: more than any choice can save
-TRANSPOSING = "ds_read_b64_tr_b16"
+TRANSPOSED_BYTES = 8  # of a lane by one transposing read
 # Ops that take one instruction of the transcendental unit for each element; `tanh` and the like take more, which does not
 # depend on the layout.
 TRANSCENDENTAL = frozenset({"exp", "exp2", "log", "log2", "sqrt", "rsqrt", "rcp", "tanh", "sigmoid", "div"})
@@ -155,13 +155,13 @@ class CostModel:
         if key not in self._known:
             run = layout.contiguous(layout.rank - 1)
             transposing = turnable and run == 1 and self._transposing(layout, elem)
-            width = 8 if transposing else min(WIDEST, run * elem.bytes)
-            op = TRANSPOSING if transposing else lds_instruction("read", width)
+            width = TRANSPOSED_BYTES if transposing else min(WIDEST, run * elem.bytes)
+            op = READS[elem.bits] if transposing else lds_instruction("read", width)
             self._known[key] = self.lds_access(layout.num_registers * elem.bytes / width, op)
         return self._known[key]
 
     def _transposing(self, layout: Layout, elem: Elem) -> bool:
-        if not self.target.supports("lds_transpose_read_b16"):
+        if not has_transposing_read(elem.bits, layout.shape, self.target):
             return False
         return addressed_layout(TileType(elem, layout.shape, layout)) is not None
 

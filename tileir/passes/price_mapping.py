@@ -296,7 +296,8 @@ def store_route(model: CostModel, op: Op, layout: Layout, room: int) -> tuple[La
     routed = Clocks()
     routed.add(cost)
     routed.add(model.memory(best, v.tile.elem, axis, width))
-    return (best, routed) if routed.total < WORTH_EXCHANGE * direct.total else (layout, direct)
+    waiting = routed.sync  # once per workgroup, while others work
+    return (best, routed) if routed.total - waiting < WORTH_EXCHANGE * direct.total else (layout, direct)
 
 
 def exchange_room(kernel: Kernel, target: Target) -> int:

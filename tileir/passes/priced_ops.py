@@ -27,14 +27,14 @@ class Product:
         trips: how often it runs.
         producers: for each operand ("a", "b") that is the result of an earlier product, that product's number and whether it
             comes transposed.
-        reads: for each operand that comes from LDS how often it is read for this product, and whether k is contiguous there.
+        reads: for each operand how often it is read from LDS for this product.
     """
 
     ops: tuple[Op, ...]
     shape: Shape
     trips: float
     producers: dict[str, tuple[int, bool]]
-    reads: tuple[tuple[float, bool] | None, tuple[float, bool] | None]
+    reads: tuple[float, float]
 
     @property
     def op(self) -> Op:
@@ -60,12 +60,10 @@ def products(kernel: Kernel, trips: Mapping[Op, float], classes: Classes) -> lis
             for source in {through_transposes(v)[0] for v in op.operands[:2]}:
                 readers[source] = readers.get(source, 0) + 1
 
-    def read(op: Op, i: int) -> tuple[float, bool] | None:
-        source, turned = through_transposes(op.operands[i])
+    def reads(v: Value) -> float:
+        source = through_transposes(v)[0]
         owner = source.owner
-        if owner is None or owner.name != "shared_load":
-            return None
-        return trips.get(owner, 1.0) / readers[source], (i == 0) != turned
+        return trips.get(owner, 1.0) / readers[source] if owner is not None and owner.name == "shared_load" else 0.0
 
     found: list[Product] = []
     number: dict[Value, int] = {}
@@ -79,7 +77,9 @@ def products(kernel: Kernel, trips: Mapping[Op, float], classes: Classes) -> lis
             source, turned = through_transposes(v)
             if classes.root(source) in number:
                 producers[name] = number[classes.root(source)], turned
-        found.append(Product((op, *versions), (m, n, k), trips[op], producers, (read(op, 0), read(op, 1))))
+        found.append(
+            Product((op, *versions), (m, n, k), trips[op], producers, (reads(op.operands[0]), reads(op.operands[1])))
+        )
         number.setdefault(classes.root(op.result), len(found) - 1)
     return found
 
