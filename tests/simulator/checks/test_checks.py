@@ -251,7 +251,9 @@ def kinds_of(findings: list[Finding]) -> list[str]:
 
 def test_more_barriers_than_a_clock_counts() -> None:
     """Clocks have 16 bits and are set back at a barrier; what comes behind is judged as before."""
-    loop = "s_mov_b32 s22, 33000\n1:\ns_barrier\ns_barrier\ns_sub_u32 s22, s22, 1\ns_cmp_lg_u32 s22, 0\ns_cbranch_scc1 1b"
+    loop = (
+        "s_mov_b32 s22, 33000\n1:\ns_barrier\ns_barrier\ns_sub_u32 s22, s22, 1\ns_cmp_lg_u32 s22, 0\ns_cbranch_scc1 1b"
+    )
     around = f"{EXCHANGE.strip()}\ns_barrier\n{loop}\n"
     assert run(around + EXCHANGE, "gfx950", "race,uninit").findings == []
     (finding,) = run(around + without(EXCHANGE, "s_barrier"), "gfx950", "race,uninit").findings

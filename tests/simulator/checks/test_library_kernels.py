@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -9,8 +10,10 @@ import numpy as np
 import pytest
 
 from tests.kernels.harness import CHIPS, library, scheduled_gemm
+from tileir import kernels
 from tileir.runtime import Compiled, launch
 from tileir.runtime.simulator_device import SimulatorDevice
+from tileir.tools import run
 
 
 def _checked(kernel: Compiled, arrays: dict[str, Any], device: SimulatorDevice) -> list[str]:
@@ -34,3 +37,39 @@ def test_silent_on_the_library(chip: str) -> None:
         a, b = (rng.standard_normal((r, k)).astype(ml_dtypes.bfloat16) for r in (m, n))
         c = np.zeros((m, n), ml_dtypes.bfloat16)
         assert _checked(scheduled_gemm(chip, "2 x 2", (128, 128, 64)), {"A": a, "B": b, "C": c}, device) == []
+
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+RUNS: list[tuple[str, str, str]] = [
+    ("gemm", "", "M=129,N=257,K=100,LDA=104,LDB=104,LDC=264"),
+    ("gemm_batched", "", "L=3,M=65,N=70,K=33"),
+    ("gemm_epilogue", "", "M=130,N=67,K=64 --arg alpha=0.5 --arg beta=2"),
+    ("gemm_forms", "gemm_nt", "M=130,N=67,K=72"),
+    ("gemm_forms", "gemm_nn", "M=130,N=72,K=72"),
+    ("gemm_forms", "gemm_tn", "M=136,N=72,K=72"),
+    ("gemm_forms", "gemm_tt", "M=136,N=67,K=72"),
+    ("softmax", "", "M=9,N=1500"),
+    ("transpose", "", "M=130,N=70"),
+    ("vector_add", "", "N=5000"),
+    ("attention.tile", "", "B=1,NQ=300,NK=200,H=2,G=1 --arg scale=0.1"),
+    ("attention.tile", "", "B=1,NQ=256,NK=256,H=1,G=1 --arg scale=0.1 -D CAUSAL=true"),
+    ("gemm.tile", "", "M=512,N=300,K=192"),
+    ("layernorm.tile", "", "M=9 --arg p=0.1 --arg seed=5 --arg eps=0.001"),
+]
+"""Kernels of the library, and examples, with the sizes and arguments of tileir-run."""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("name,kernel,sizes", RUNS, ids=[f"{r[0]}-{r[1]}" for r in RUNS])
+def test_silent_on_everything(
+    name: str, kernel: str, sizes: str, chip: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = EXAMPLES / name
+    if not name.endswith(".tile"):
+        path = tmp_path / f"{name}.tile"
+        path.write_text(kernels.source(name))
+    command = [str(path), "--target", chip, "--shape", *sizes.split(), "--check", "all", "--verify"]
+    status = run.main(command + (["-k", kernel] if kernel else []))
+    captured = capsys.readouterr()
+    assert status == 0, captured.out + captured.err
