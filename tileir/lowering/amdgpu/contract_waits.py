@@ -266,16 +266,14 @@ def _broken(texts: Sequence[_TextLoop], loops: Sequence[_CodeLoop]) -> Deviation
     if len(loop.stretches) % len(text.stretches):
         what = f"{where} has {len(loop.stretches)} barriers, the text {len(text.stretches)}"
         return Deviation("W0905", what, text.op.loc, legal)
-    turns = range(len(text.stretches))
-    missing = min((_missing(text, loop, turn) for turn in turns), key=len)
-    misplaced = min((_misplaced(text, loop, turn) for turn in turns), key=len)
+    missing, misplaced = _faults(text, loop)
     if not missing and misplaced:
         wait, counter = misplaced[0]
         what = f"{where} has no {_COUNTERS[counter]}({wait.minimum[counter]}) where the text has this wait"
         legal = "as many waits as the text, in its order, on the same side of the memory operations that they are for"
         return Deviation("W0905", what, wait.loc, legal)
     if not missing:
-        what = f"{where} is no version of this loop: its matrix instructions come from other lines"
+        what = f"{where} is no version of this loop: its matrix instructions or memory operations are others"
         return Deviation("W0905", what, text.op.loc, legal)
     place, name, want, have = missing[0]
     most = f"the strictest is {name}({have})" if have != _NO_WAIT else "there is none"
@@ -283,15 +281,25 @@ def _broken(texts: Sequence[_TextLoop], loops: Sequence[_CodeLoop]) -> Deviation
 
 
 def _difference(text: _TextLoop, loop: _CodeLoop) -> tuple[bool, bool, int, int]:
-    """How far a loop of the code is from one of the text: other lines, other barriers, missing waits, misplaced waits."""
-    period = len(text.stretches)
-    other_lines = bool(text.lines and loop.lines and not text.lines & loop.lines)
-    if len(loop.stretches) % period:
-        return other_lines, True, 0, 0
-    missing, misplaced = min(
-        (len(_missing(text, loop, turn)), len(_misplaced(text, loop, turn))) for turn in range(period)
-    )
-    return other_lines, False, missing, misplaced
+    """How far a loop of the code is from one of the text: other lines or other kinds of memory operations, other barriers,
+    missing waits, misplaced waits."""
+    other = bool(text.lines and loop.lines and not text.lines & loop.lines)
+    other = other or bool(text.sequences and _kinds(text.sequences) != _kinds(loop.sequences))
+    if len(loop.stretches) % len(text.stretches):
+        return other, True, 0, 0
+    missing, misplaced = _faults(text, loop)
+    return other, False, len(missing), len(misplaced)
+
+
+def _kinds(sequences: Sequence[Sequence[Event]]) -> set[str]:
+    return {e.kind for events in sequences for e in events if isinstance(e, Memory)}
+
+
+def _faults(text: _TextLoop, loop: _CodeLoop) -> tuple[list[tuple[Loc, str, int, int]], list[tuple[Wait, int]]]:
+    """What `_missing` and `_misplaced` find, where the code begins so that it is least."""
+    turns = range(len(text.stretches))
+    found = [(_missing(text, loop, turn), _misplaced(text, loop, turn)) for turn in turns]
+    return min(found, key=lambda faults: len(faults[0]) + len(faults[1]))
 
 
 def _misplaced(text: _TextLoop, loop: _CodeLoop, turn: int) -> list[tuple[Wait, int]]:
