@@ -3,12 +3,13 @@
 from .algebra import LinearMap
 from .banks import Access, AccessProof, BankRule, Proof, conflict_degree, conflict_degrees, prove
 from .blocked import blocked
-from .choose import address_bases, choose
+from .choose import choose
 from .conversion import Conversion, conversion, transpose_sources
 from .linear import FreeMasks, Layout, LayoutError, broadcast_source, transfer
 from .mfma import accumulator_k_order, k_block, mfma_accumulator, mfma_operand, mma_layouts, wide_k_order
 from .mma import MmaPlan, MmaStep, fragments, mma_plan
 from .shared import SharedLayout
+from .spans import address_bases
 from .transposed import transposed_source
 
 __all__ = [

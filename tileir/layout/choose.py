@@ -2,115 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-
-from . import gf2
-from .banks import Access, BankRule, Proof, coset, linear_part, prove
-from .linear import IntArray, LayoutError, ceil_log2
+from .banks import Access, BankRule, Proof, prove
+from .linear import LayoutError, ceil_log2
 from .shared import SharedLayout
+from .spans import Load, Span
 
-IMMEDIATE_RANGE = 1 << 16
-"""DS instructions have a 16-bit unsigned byte offset (CDNA3 ISA, DS encoding)."""
+_TRIALS = 512
+"""Bound on the layouts that are tried where no XOR layout is free, so that compile time stays bounded too."""
 
-_XOR_TRIALS = 512
-"""Bound on the search for a general XOR layout, so that compile time stays bounded too."""
+_SOLUTIONS = 48
+"""Free XOR layouts among which the one with the cheapest addresses is taken."""
 
-
-def address_bases(addresses: IntArray) -> int:
-    """How many address registers the instructions [instructions, 64] need when constants go into the immediate offset.
-
-    Instructions whose addresses differ by one constant in all lanes share a register.
-    """
-    active = addresses >= 0
-    first = np.where(active.any(axis=1), addresses[np.arange(len(addresses)), active.argmax(axis=1)], 0)
-    pattern = np.where(active, addresses - first[:, None], -(1 << 40))
-    groups: dict[bytes, list[int]] = {}
-    for row, start in zip(pattern, first.tolist(), strict=True):
-        groups.setdefault(row.tobytes(), []).append(start)
-    return sum(-(-(max(v) - min(v) + 1) // IMMEDIATE_RANGE) for v in groups.values())
-
-
-class _Load:
-    """One access, prepared so that many candidate layouts can be judged quickly.
-
-    If every instruction is affine over GF(2) in the lane (in image bytes), its degree in an XOR layout depends only on
-    its linear part: cosets have the degree of their subspace. So equal linear parts are judged once, by ranks.
-    """
-
-    def __init__(self, access: Access, row_bytes: int, elem_bits: int) -> None:
-        self.access = access
-        self.image = np.where(access.rows < 0, -1, access.rows * row_bytes + access.cols * elem_bits // 8)
-        self.free = int(sum((access.rows[:, list(g)] >= 0).any(axis=1).sum() for g in access.rule.lane_groups))
-        """clocks without any conflict: one per group with an active lane"""
-        self.parts: list[tuple[tuple[int, ...], int]] | None = None
-        """(byte vectors that span what a group touches, how often)"""
-        self.bank_mask = (access.rule.banks - 1) * access.rule.bank_bytes
-        self.dword_mask = -access.rule.bank_bytes
-        bank_bytes = access.rule.bank_bytes
-        words = -(-access.rule.bytes_per_lane // bank_bytes)
-        cosets = [coset(g) for g in access.rule.lane_groups]
-        low = max(access.rule.bytes_per_lane, bank_bytes) - 1
-        if words & words - 1 or any(c is None for c in cosets):
-            return
-        linear: dict[tuple[int, ...], int] = {}
-        starts = self._distinct_linear()
-        if starts is None:
-            return
-        for vectors, start, count in starts:
-            if access.rule.bytes_per_lane >= bank_bytes and (start & low or any(v & low for v in vectors)):
-                return
-            linear[vectors] = linear.get(vectors, 0) + count
-        dwords = tuple(bank_bytes << i for i in range(words.bit_length() - 1))
-        spans: dict[tuple[int, ...], int] = {}
-        for vectors, count in linear.items():
-            for found in cosets:
-                assert found is not None
-                span = (*(gf2.apply(vectors, v) for v in found[1]), *dwords)
-                spans[span] = spans.get(span, 0) + count
-        self.parts = list(spans.items())
-
-    def _distinct_linear(self) -> list[tuple[tuple[int, ...], int, int]] | None:
-        """(linear part, a start address with the low bits of all, count) of the instructions, or None."""
-        out: dict[bytes, tuple[tuple[int, ...], int, int]] = {}
-        for row, delta in zip(self.image, self.image ^ self.image[:, :1], strict=True):
-            key = delta.tobytes()
-            if key not in out:
-                vectors = linear_part(row)
-                if vectors is None:
-                    return None
-                out[key] = vectors, int(row[0]), 0
-            vectors, start, count = out[key]
-            out[key] = vectors, start | int(row[0]), count + 1
-        return list(out.values())
-
-    def clocks_of_xor(self, shared: SharedLayout) -> int | None:
-        """Sum of degrees over instructions and groups in an XOR layout, by ranks; None if that does not apply."""
-        if self.parts is None or shared.kind in ("padded", "slabs") or shared.granule < self.access.rule.bytes_per_lane:
-            return None
-        total = 0
-        for span, count in self.parts:
-            moved = [shared.image_to_offset(v) & self.dword_mask for v in span]
-            total += count << gf2.rank(moved) - gf2.rank(v & self.bank_mask for v in moved)
-        return total
-
-    def clocks(self, shared: SharedLayout, limit: int | None) -> int:
-        """Sum of degrees by enumeration; a lower bound of it as soon as that exceeds ``limit``."""
-        exact = self.clocks_of_xor(shared)
-        if exact is not None:
-            return exact
-        addresses = self.access.addresses(shared)
-        done = 0
-        step = max(1, len(addresses) // 4)
-        if limit is not None and step > 1:  # a few instructions discard most candidates
-            sample = self.access.degrees_at(addresses[::step])
-            active = np.count_nonzero(sample)
-            done = int(sample.sum()) - active
-            if done and self.free + done > limit:
-                return self.free + done
-        return int(self.access.degrees_at(addresses).sum())
+_NODES = 4096
+"""Bound on the steps of the search for them; it ends long before where there are any."""
 
 
 def _swizzles(plain: SharedLayout, base: int, top: int) -> list[SharedLayout]:
@@ -124,34 +30,96 @@ def _swizzles(plain: SharedLayout, base: int, top: int) -> list[SharedLayout]:
     return sorted(found, key=lambda s: (s.size_bytes, s.args))
 
 
-def _general_xors(plain: SharedLayout, loads: Sequence[_Load], base: int, top: int) -> Iterator[SharedLayout]:
-    """XOR layouts beyond the swizzles, when all accesses are linear: masks for the image bits that lanes differ in."""
-    used = 0
+def _xors(plain: SharedLayout, loads: Sequence[Load], base: int, top: int) -> Iterator[SharedLayout]:
+    """XOR layouts beyond the swizzles, where the accesses are linear: those that are free by the rank condition, else some that
+    are spread over all."""
+    spans = [span for load in loads for span in load.spans or ()]
+    bits = sorted({lead for span in spans for lead in span.leads if lead > base})
+    kept = 0
     for load in loads:
-        if load.parts is None:
+        kept |= load.register_bits
+    options = [
+        sorted(range(0, 1 << min(top, bit), 1 << base), key=lambda m: ((m & kept).bit_count(), m.bit_count(), m))
+        for bit in bits
+    ]
+    found = False
+    for masks in _free_masks(spans, bits, options):
+        found = True
+        if any(masks):
+            yield _xor(plain, bits, masks)
+    if not found:
+        for masks in _scattered(options, _TRIALS):
+            if any(masks):
+                yield _xor(plain, bits, masks)
+
+
+def _xor(plain: SharedLayout, bits: Sequence[int], masks: Sequence[int]) -> SharedLayout:
+    args = tuple(x for bit, mask in zip(bits, masks, strict=True) if mask for x in (bit, mask))
+    return SharedLayout(plain.rows, plain.cols, plain.elem_bits, "xor", args)
+
+
+def _free_masks(
+    spans: Sequence[Span], bits: Sequence[int], options: Sequence[Sequence[int]]
+) -> Iterator[tuple[int, ...]]:
+    """Masks for the bits with which every span keeps its rank on the banks, at most `_SOLUTIONS` of them.
+
+    Bits are taken from the lowest up. A span has at most one vector led by a bit; its place on the banks, which the mask
+    shifts, must be none that the vectors led by lower bits reach already. So each span forbids at most as many masks as it
+    has banks, and what is left over after the last bit is free: nothing has to be tried out.
+    """
+    reached: list[list[int]] = [[0] for _ in spans]
+    for n, span in enumerate(spans):  # vectors below the first bit that can have a mask are where they are
+        for lead, vector in zip(span.leads, span.vectors, strict=True):
+            if not bits or lead < bits[0]:
+                place = vector & span.bank_mask
+                if place in reached[n]:
+                    return
+                reached[n] += [x ^ place for x in reached[n]]
+    steps = 0
+
+    def search(masks: tuple[int, ...], reached: list[list[int]], wanted: int) -> Iterator[tuple[int, ...]]:
+        """At most ``wanted`` solutions that begin with ``masks``, spread over the next bit's masks."""
+        nonlocal steps
+        depth = len(masks)
+        if depth == len(bits):
+            yield masks
             return
-        for span, _ in load.parts:
-            for vector in span:
-                used |= vector
-    bits = [b for b in range(base + 1, used.bit_length()) if used >> b & 1]
-    options = [range(0, 1 << min(top, bit), 1 << base) for bit in bits]
-    choices: Iterator[tuple[int, ...]]
-    if sum(ceil_log2(len(o)) for o in options) <= ceil_log2(_XOR_TRIALS):
-        choices = itertools.product(*options)
-    else:
-        choices = _scattered(options, _XOR_TRIALS)
-    for choice in choices:
-        args = tuple(x for bit, mask in zip(bits, choice, strict=True) if mask for x in (bit, mask))
-        if args:
-            yield SharedLayout(plain.rows, plain.cols, plain.elem_bits, "xor", args)
+        forbidden: set[tuple[int, int]] = set()
+        moved: list[tuple[int, int]] = []
+        for n, span in enumerate(spans):
+            vector = span.led_by.get(bits[depth])
+            if vector is None:
+                continue
+            place = vector & span.bank_mask
+            for bit, mask in zip(bits, masks, strict=False):
+                if vector >> bit & 1:
+                    place ^= mask & span.bank_mask
+            moved.append((n, place))
+            forbidden.update((span.bank_mask, x ^ place) for x in reached[n])
+        banks = {spans[n].bank_mask for n, _ in moved}
+        allowed = [m for m in options[depth] if not any((b, m & b) in forbidden for b in banks)]
+        share = max(1, wanted // max(1, len(allowed)))
+        for mask in allowed:
+            if wanted <= 0 or steps >= _NODES:
+                return
+            steps += 1
+            below = list(reached)
+            for n, place in moved:
+                shifted = place ^ mask & spans[n].bank_mask
+                below[n] = reached[n] + [x ^ shifted for x in reached[n]]
+            for solution in search((*masks, mask), below, min(share, wanted)):
+                wanted -= 1
+                yield solution
+
+    yield from search((), reached, _SOLUTIONS)
 
 
-def _scattered(options: Sequence[range], count: int) -> Iterator[tuple[int, ...]]:
+def _scattered(options: Sequence[Sequence[int]], count: int) -> Iterator[tuple[int, ...]]:
     """``count`` distinct combinations spread over all (their number is a power of two, so an odd stride visits each)."""
     total = 1
     for o in options:
         total *= len(o)
-    for i in range(count):
+    for i in range(min(count, total)):
         index = i * 0x9E3779B97F4A7C15 % total
         choice: list[int] = []
         for o in options:
@@ -209,19 +177,21 @@ def choose(
             "or stage it through registers"
         )
     widths = [a.rule.bytes_per_lane for a in accesses] + ([direct_bytes] if direct_bytes else [])
-    base = ceil_log2(max(widths, default=4))
+    base = ceil_log2(max([4, *widths]))  # to move parts of a dword never helps: lanes share dwords
     top = ceil_log2(max((a.rule.banks * a.rule.bank_bytes for a in accesses), default=128))
-    loads = [_Load(a, plain.row_bytes, elem_bits) for a in accesses]
-    search = _Search(loads, max_bytes)
+    loads = [Load(a, plain.row_bytes, elem_bits) for a in accesses]
+    search = _Search(loads, plain.size_bytes, max_bytes)
     families = (
         lambda: iter([plain]),
         lambda: iter(_swizzles(plain, base, top)),
-        lambda: _general_xors(plain, loads, base, top),
+        lambda: _xors(plain, loads, base, top),
         lambda: _paddings(plain, base, direct_bytes, pitch_limit),
     )
     for family in families:
         for candidate in family():
             search.consider(candidate)
+            if search.perfect:
+                break
         if search.done:
             break
     if search.best is None:
@@ -235,9 +205,11 @@ def choose(
 class _Search:
     """The best candidate so far."""
 
-    def __init__(self, loads: Sequence[_Load], max_bytes: int | None) -> None:
+    def __init__(self, loads: Sequence[Load], bytes: int, max_bytes: int | None) -> None:
         self.loads = loads
         self.free = sum(load.free for load in loads)
+        self.registers = sum(len(load.patterns or ()) for load in loads)
+        self.bytes = bytes
         self.max_bytes = max_bytes
         self.best: SharedLayout | None = None
         self.key: tuple[int, int, int] = (1 << 60, 0, 0)
@@ -246,6 +218,12 @@ class _Search:
     def done(self) -> bool:
         """A conflict-free layout is known, and later families are not smaller."""
         return self.best is not None and self.key[0] == self.free
+
+    @property
+    def perfect(self) -> bool:
+        """Free, no byte more than the tile, and one address register for every way in which lanes move: no candidate is
+        cheaper."""
+        return self.done and self.key[1:] == (self.bytes, self.registers)
 
     def consider(self, candidate: SharedLayout) -> None:
         if self.max_bytes is not None and candidate.size_bytes > self.max_bytes:
@@ -260,7 +238,7 @@ class _Search:
                     return
             if (clocks, candidate.size_bytes) > self.key[:2]:
                 return
-            bases = sum(address_bases(load.access.addresses(candidate)) for load in self.loads)
+            bases = sum(load.address_registers(candidate) for load in self.loads)
         except LayoutError:  # the candidate tears a lane's bytes apart
             return
         key = (clocks, candidate.size_bytes, bases)

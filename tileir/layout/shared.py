@@ -102,7 +102,7 @@ class SharedLayout:
         """Bytes of a row without padding."""
         return self.cols * self.elem_bits // 8
 
-    @property
+    @functools.cached_property
     def image_bytes(self) -> int:
         """Bytes of the tile without padding."""
         return self.rows * self.row_bytes
@@ -120,7 +120,7 @@ class SharedLayout:
             return self.args[0], self.args[1]
         return self.image_bytes, self.image_bytes
 
-    @property
+    @functools.cached_property
     def window(self) -> int:
         """Power of two: an aligned window of so many bytes is mapped to itself (1 without XOR)."""
         if self.kind == "swizzle":
@@ -129,7 +129,7 @@ class SharedLayout:
             return 1 << max(mask.bit_length() for _, mask in self._pairs)
         return 1
 
-    @property
+    @functools.cached_property
     def size_bytes(self) -> int:
         """Bytes of the buffer: one more than the largest offset, rounded up to the window."""
         interval, pitch = self._interval
@@ -137,7 +137,7 @@ class SharedLayout:
         plain = whole * pitch + rest if rest else (whole - 1) * pitch + interval
         return -(-plain // self.window) * self.window
 
-    @property
+    @functools.cached_property
     def granule(self) -> int:
         """Power of two: aligned runs of so many image bytes stay contiguous and in order."""
         if self.kind == "swizzle":

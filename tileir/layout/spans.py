@@ -1,0 +1,174 @@
+"""Accesses of an LDS tile as spans over GF(2), by which many candidate layouts are judged quickly."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+
+from . import gf2
+from .banks import Access, coset
+from .linear import LANE_BITS, IntArray
+from .shared import SharedLayout
+
+IMMEDIATE_RANGE = 1 << 16
+"""DS instructions have a 16-bit unsigned byte offset (CDNA3 ISA, DS encoding)."""
+
+
+def address_bases(addresses: IntArray) -> int:
+    """How many address registers the instructions [instructions, 64] need when constants go into the immediate offset.
+
+    Instructions whose addresses differ by one constant in all lanes share a register.
+    """
+    active = addresses >= 0
+    first = np.where(active.any(axis=1), addresses[np.arange(len(addresses)), active.argmax(axis=1)], 0)
+    pattern = np.where(active, addresses - first[:, None], -(1 << 40))
+    groups: dict[bytes, list[int]] = {}
+    for row, start in zip(pattern, first.tolist(), strict=True):
+        groups.setdefault(row.tobytes(), []).append(start)
+    return sum(-(-(max(v) - min(v) + 1) // IMMEDIATE_RANGE) for v in groups.values())
+
+
+@dataclass(frozen=True)
+class Span:
+    """What one lane group touches: dwords that differ by the span of ``vectors`` (image bytes), independent and with distinct
+    leading bits, ascending; ``count`` groups of instructions touch such dwords. In an XOR layout the degree is 2 to the power
+    of the rank that the bank bits lose."""
+
+    vectors: tuple[int, ...]
+    bank_mask: int
+    count: int
+
+    @functools.cached_property
+    def leads(self) -> tuple[int, ...]:
+        """Leading bit of every vector."""
+        return tuple(v.bit_length() - 1 for v in self.vectors)
+
+    @functools.cached_property
+    def led_by(self) -> dict[int, int]:
+        """The vector with a leading bit."""
+        return dict(zip(self.leads, self.vectors, strict=True))
+
+    def clocks(self, shared: SharedLayout) -> int:
+        """Clocks of all these groups in an XOR layout that keeps dwords whole."""
+        banks = gf2.rank(shared.image_to_offset(v) & self.bank_mask for v in self.vectors)
+        return self.count << len(self.vectors) - banks
+
+
+def _echelon(vectors: list[int]) -> tuple[int, ...]:
+    """Independent vectors of the same span with distinct leading bits, ascending; no vector has the leading bit of another."""
+    rows: dict[int, int] = {}
+    for vector in vectors:
+        for lead in sorted(rows, reverse=True):
+            if vector >> lead & 1:
+                vector ^= rows[lead]
+        if vector:
+            lead = vector.bit_length() - 1
+            rows = {k: v ^ vector if v >> lead & 1 else v for k, v in rows.items()}
+            rows[lead] = vector
+    return tuple(rows[lead] for lead in sorted(rows))
+
+
+class Load:
+    """One access, prepared so that many candidate layouts can be judged quickly.
+
+    If every instruction is affine over GF(2) in the lane (in image bytes), its degree in an XOR layout depends only on its
+    linear part: cosets have the degree of their subspace. So equal spans are judged once, by ranks.
+    """
+
+    def __init__(self, access: Access, row_bytes: int, elem_bits: int) -> None:
+        self.access = access
+        self.image = np.where(access.rows < 0, -1, access.rows * row_bytes + access.cols * elem_bits // 8)
+        self.free = int(sum((access.rows[:, list(g)] >= 0).any(axis=1).sum() for g in access.rule.lane_groups))
+        """clocks without any conflict: one per group with an active lane"""
+        self.patterns = self._patterns()
+        """(linear part, image bytes of lane 0 of the instructions that have it), or None if an instruction is not linear"""
+        self.spans = self._spans()
+        """what the lane groups touch, or None if an instruction or a group is not linear"""
+
+    @property
+    def register_bits(self) -> int:
+        """Image bits in which instructions of one linear part differ."""
+        bits = 0
+        for _, starts in self.patterns or ():
+            bits |= int(np.bitwise_or.reduce(starts ^ starts[0]))
+        return bits
+
+    def _patterns(self) -> list[tuple[tuple[int, ...], IntArray]] | None:
+        if not len(self.image) or self.image.min() < 0:
+            return None
+        delta = self.image ^ self.image[:, :1]
+        model = np.zeros_like(delta)
+        lanes = np.arange(delta.shape[1])
+        for i in range(LANE_BITS):
+            model ^= (lanes >> i & 1) * delta[:, 1 << i, None]
+        if not np.array_equal(model, delta):
+            return None
+        found: dict[tuple[int, ...], list[int]] = {}
+        parts = delta[:, [1 << i for i in range(LANE_BITS)]].tolist()
+        for part, start in zip(parts, self.image[:, 0].tolist(), strict=True):
+            found.setdefault(tuple(part), []).append(start)
+        return [(part, np.array(starts, dtype=np.int64)) for part, starts in found.items()]
+
+    def _spans(self) -> tuple[Span, ...] | None:
+        rule = self.access.rule
+        words = -(-rule.bytes_per_lane // rule.bank_bytes)
+        cosets = [coset(g) for g in rule.lane_groups]
+        if self.patterns is None or words & words - 1 or rule.banks & rule.banks - 1:
+            return None
+        low = max(rule.bytes_per_lane, rule.bank_bytes) - 1
+        dwords = [rule.bank_bytes << i for i in range(words.bit_length() - 1)]
+        counts: dict[tuple[int, ...], int] = {}
+        for part, starts in self.patterns:
+            bits = int(np.bitwise_or.reduce(starts))
+            for v in part:
+                bits |= v
+            if rule.bytes_per_lane >= rule.bank_bytes and bits & low:
+                return None
+            for found in cosets:
+                if found is None:
+                    return None
+                moved = [gf2.apply(part, v) & -rule.bank_bytes for v in found[1]]
+                span = _echelon([*moved, *dwords])
+                counts[span] = counts.get(span, 0) + len(starts)
+        mask = (rule.banks - 1) * rule.bank_bytes
+        return tuple(Span(span, mask, count) for span, count in counts.items())
+
+    def _is_linear_in(self, shared: SharedLayout) -> bool:
+        rule = self.access.rule
+        whole = max(rule.bytes_per_lane, rule.bank_bytes)
+        return self.spans is not None and shared.kind not in ("padded", "slabs") and shared.granule >= whole
+
+    def address_registers(self, shared: SharedLayout) -> int:
+        """As :func:`address_bases`. In an XOR layout, lanes move the bits that the linear part reaches; instructions share a
+        register iff they agree in those."""
+        if not self._is_linear_in(shared) or shared.size_bytes > IMMEDIATE_RANGE:
+            return address_bases(self.access.addresses(shared))
+        total = 0
+        for part, starts in self.patterns or ():
+            moving = 0
+            for v in part:
+                moving |= shared.image_to_offset(v)
+            total += len(set((shared.offset_of_image(starts) & moving).tolist()))
+        return total
+
+    def clocks(self, shared: SharedLayout, limit: int | None) -> int:
+        """Sum of degrees over instructions and groups: by ranks where that applies, else by enumeration; a lower bound of it
+        as soon as that exceeds ``limit``.
+
+        Raises:
+            LayoutError: the layout tears a lane's bytes apart.
+        """
+        if self._is_linear_in(shared):
+            return sum(span.clocks(shared) for span in self.spans or ())
+        addresses = self.access.addresses(shared)
+        done = 0
+        step = max(1, len(addresses) // 4)
+        if limit is not None and step > 1:  # a few instructions discard most candidates
+            sample = self.access.degrees_at(addresses[::step])
+            active = np.count_nonzero(sample)
+            done = int(sample.sum()) - active
+            if done and self.free + done > limit:
+                return self.free + done
+        return int(self.access.degrees_at(addresses).sum())
