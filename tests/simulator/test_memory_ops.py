@@ -336,6 +336,22 @@ def test_buffer_index_and_stride() -> None:
     assert np.array_equal(registers(b, 10, 1), spec.load(memory, (LANES * 24 + 8).tolist(), spec.Part(1), none, FULL))
 
 
+def test_records_are_counted_with_an_index() -> None:
+    """num_records counts records when there is an index and a stride: index 60 of 60 is outside, and dword 6 of 6."""
+    b = Bench()
+    allocation, memory = device(b, 4096)
+    descriptor(b, 4, allocation.address, 60, stride=24)
+    b.set(v(1), LANES.astype(np.uint32))
+    load = instruction("buffer_load_dwordx2", v(10, 2), v(1), s(4, 4), imm(0), encoding="mubuf", idxen=1, offset=20)
+    b.must_run(load, DONE)
+    last = memory.view(np.uint32)[5 : 5 + 6 * 64 : 6]
+    assert np.array_equal(b.row(v(10)), np.where(LANES < 60, last, 0))
+    assert (b.row(v(11)) == 0).all()
+    descriptor(b, 4, allocation.address, 60, stride=0)
+    b.must_run(load, DONE)
+    assert (b.row(v(10)) == memory[20:24].view(np.uint32)[0]).all()
+
+
 @pytest.mark.parametrize("index_stride", range(4))
 @pytest.mark.parametrize("tail", ["dword", "dwordx2", "dwordx4", "ubyte", "ushort"])
 @pytest.mark.parametrize("add_tid", [0, 1])

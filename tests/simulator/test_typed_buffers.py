@@ -29,7 +29,7 @@ def setup(data: int, number: int, select: tuple[int, ...], seed: int) -> tuple[B
         raw[4:14, :4] = (special if width == 32 else np.repeat(small, 2)).view(np.uint8).reshape(10, 4)
     allocation.bytes[:] = raw.reshape(-1)
     b.set_sgpr64(4, allocation.address | STRIDE << 48)
-    b.set_sgpr(6, 61 * STRIDE)
+    b.set_sgpr(6, 61)
     chosen = sum(x << 3 * i for i, x in enumerate(select))
     b.set_sgpr(7, chosen | number << 12 | data << 15)
     b.set(v(1), LANES.astype(np.uint32))

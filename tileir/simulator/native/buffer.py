@@ -1,13 +1,14 @@
 """MUBUF: buffer loads, stores and atomics, and buffer loads to LDS. [CDNA3 ISA, "Memory Buffer Instructions"]
 
-Addresses: ``base + soffset + inst_offset + voffset (+ index * stride)``. Range check of descriptors without swizzling:
-a dword is outside when ``offset + 4 > num_records - soffset``, the offset without ``soffset`` and without wrapping at 32
-bits; wide accesses are checked dword by dword. Outside, loads give zero and stores and atomics do nothing.
+Addresses: ``base + soffset + inst_offset + voffset (+ index * stride)``. Range check without an index, or with a stride of
+zero: a dword is outside when ``offset + 4 > num_records - soffset``, the offset without ``soffset`` and without wrapping at
+32 bits. With an index and a stride, ``num_records`` counts records [Mesa, on GFX9]: outside are indices from there on, and
+dwords that reach past the stride. Wide accesses are checked dword by dword. Outside, loads give zero and stores and
+atomics do nothing.
 
 With the add-thread-id bit the lane number is added to the index, and four more bits of the stride stand in place of the
 data format. Swizzled descriptors put dword d of record i at ``((i / n) stride + 4 d) n + 4 (i % n)``, n records at a time
-(elements are always dwords on these chips); outside are indices from ``num_records`` on and, where there is an index,
-offsets that reach past the stride.
+(elements are always dwords on these chips).
 """
 
 from __future__ import annotations
@@ -78,6 +79,8 @@ class Buffer:
         self.records, s = words[2].zext("i64"), soffset.zext("i64")
         self.limit = self.records.cmp("ugt", s).select(self.records - s, 0)
         self.swizzled = (words[1] >> 31).cmp("ne", 0)
+        indexed = self.add_tid.cmp("ne", 0) | b.const("i1", operands.idxen)
+        self.counted = indexed & self.stride.cmp("ne", 0)
         self.together = b.const("i64", 3) + ((words[3] >> 21) & 3).zext("i64")
         """Binary logarithm of the number of records that a swizzled descriptor interleaves."""
 
@@ -99,29 +102,19 @@ class Buffer:
         return self.index(lane) * self.stride + self.inner(lane)
 
     def inside(self, offset: Value, size: int) -> Value:
-        """Whether a linear access is in range; false for every access of a swizzled descriptor."""
-        return (offset + size).cmp("ule", self.limit) & ~self.swizzled
+        """Whether a linear access without a count of records is in range; false for all others."""
+        return (offset + size).cmp("ule", self.limit) & ~self.swizzled & ~self.counted
 
     def place(self, lane: Value, position: int, size: int | Value) -> tuple[Value, Value]:
         """(address, in range) of ``size`` bytes that stand ``position`` bytes behind a lane's offset, in any buffer."""
         b = self.b
-        address, allowed = b.var("i64", 0), b.var("i1", 0)
-
-        def linear() -> None:
-            offset = self.offset(lane) + position
-            address.set(self.start + offset)
-            allowed.set((offset + size).cmp("ule", self.limit))
-
-        def swizzled() -> None:
-            index, inner, n = self.index(lane), self.inner(lane) + position, self.together
-            group, within = index >> n, index & ((b.const("i64", 1) << n) - 1)
-            at = ((group * self.stride + (inner & -4)) << n) + (within << 2) + (inner & 3)
-            address.set(self.start + at)
-            indexed = self.add_tid.cmp("ne", 0) | b.const("i1", self.o.idxen)
-            allowed.set(index.cmp("ult", self.records) & ~(indexed & (inner + size).cmp("ugt", self.stride)))
-
-        b.if_else(self.swizzled, swizzled, linear)
-        return address.get(), allowed.get()
+        index, inner, n = self.index(lane), self.inner(lane) + position, self.together
+        offset = index * self.stride + inner
+        group, within = index >> n, index & ((b.const("i64", 1) << n) - 1)
+        moved = ((group * self.stride + (inner & -4)) << n) + (within << 2) + (inner & 3)
+        address = self.start + self.swizzled.select(moved, offset)
+        in_record = index.cmp("ult", self.records) & (inner + size).cmp("ule", self.stride)
+        return address, self.counted.select(in_record, (offset + size).cmp("ule", self.limit))
 
 
 def _load_dwords(b: Builder, buffer: Buffer, whole: Global, single: Global, piece: Piece, lane: Value) -> list[Value]:

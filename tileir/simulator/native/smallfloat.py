@@ -87,9 +87,11 @@ def encode(b: Builder, f: SmallFloat, x: Value, saturate: Value, *, random: Valu
     exponent = (magnitude >> 23) - 127
     # Below the smallest normal number more bits fall off.
     shift = b.intrinsic("smax", b.const(exponent.ty, smallest_exponent) - exponent, b.const(exponent.ty, 0))
+    beyond = b.intrinsic("smax", shift - 24, b.const(exponent.ty, 0))
     shift = b.intrinsic("smin", shift, b.const(exponent.ty, 24)) + drop
     zero = magnitude.cmp("ult", 0x00800000)  # f32 denormals are far below the range of every format here
     wide = ((magnitude & 0x7FFFFF) | 0x800000).zext("i64")
+    wide = wide >> b.intrinsic("smin", beyond, b.const(exponent.ty, 31)).zext("i64")
     shift64 = shift.zext("i64")
     one = b.const(wide.ty, 1)
     if random is None:

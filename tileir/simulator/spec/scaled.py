@@ -37,14 +37,16 @@ def narrow(value: float, kind: str, saturate: bool, random: int | None) -> int:
         return encode_small(value, kind, saturate)
     e_bits, m_bits, bias, nan = SMALL[kind]
     sign = 1 << (e_bits + m_bits) if math.copysign(1, value) < 0 else 0
-    if abs(value) < 2.0**-126:
-        return sign
-    code = stochastic(value, random, e_bits, m_bits, bias)
+    code = 0 if abs(value) < 2.0**-126 else stochastic(value, random, e_bits, m_bits, bias)
+    if code == 0 and nan == "fnuz":
+        return 0
     largest = max(c for c in range(1 << e_bits + m_bits) if math.isfinite(decode_small(c, kind)))
     if code <= largest:
         return sign | code
     if saturate or not nan:
         return sign | largest
+    if nan == "fnuz":
+        return 1 << (e_bits + m_bits)
     return sign | (((1 << e_bits) - 1) << m_bits if nan == "ieee" else (1 << e_bits + m_bits) - 1)
 
 
