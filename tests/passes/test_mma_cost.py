@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +25,9 @@ from tileir.target import get as get_target
 
 def accumulator(m: int, n: int, grid: tuple[int, int], instr: tuple[int, int, int], swapped: bool = True) -> Layout:
     return mma_layouts(m, n, instr[2], wave_grid=grid, instr=instr, operand_bits=16, swapped=swapped)[2]
+
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 # -- prices by hand ----------------------------------------------------------------------------------------------------
@@ -158,13 +162,15 @@ def _cases() -> list[Case]:
     for chip in CHIPS:
         big: dict[str, AttrValue] = {"instr": _instr(chip, 32)}
         found += [
-            Case(gemm(128, 128, 64), chip, (big, {"waves": (1, 4)}, {"waves": (4, 1)}, {"swapped": False})),
+            Case(gemm(128, 128, 64), chip, (big, {"waves": (1, 4)}, {"waves": (4, 1)})),
             Case(gemm(64, 256, 64), chip, ({"waves": (4, 1)}, {"waves": (2, 2)}, big)),
             Case(gemm(16, 256, 64), chip, ({"waves": (4, 1)}, {"waves": (2, 2)})),
             Case(gemm(128, 80, 64), chip, ({"waves": (2, 2)}, {"waves": (1, 4)})),
             Case(gemm(96, 96, 64, "f16"), chip, ({"waves": (4, 1)}, {"waves": (1, 4)}, big)),
-            Case(chain(CHAIN, 64, 32, 64), chip, ({"waves": (2, 2)}, {"waves": (1, 4)}, {"swapped": False})),
+            Case(chain(CHAIN, 64, 32, 64), chip, ({"waves": (2, 2)}, {"waves": (1, 4)})),
         ]
+        attention = (ROOT / "examples" / "attention.tile").read_text(encoding="utf-8")
+        found.append(Case(attention, chip, ({"waves": (4, 2)}, {"waves": (2, 4)}, big)))
     return found
 
 
