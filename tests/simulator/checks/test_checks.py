@@ -39,7 +39,9 @@ def test_race_lds(chip: str) -> None:
         "ds_read_b32",
         "ds_write_b32",
     }
-    assert len(finding.lanes) == 1
+    # the address of the reader is that of the writer with these bits turned over
+    assert len(finding.lanes) == len(finding.other.lanes) == 1
+    assert finding.lanes[0] ^ finding.other.lanes[0] == 63
 
 
 @pytest.mark.parametrize("chip", CHIPS)

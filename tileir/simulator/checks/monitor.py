@@ -139,11 +139,16 @@ class Monitor:
             )
         self.shadow.put(c.CK_UNINIT_COUNT, 0)
 
-    def _party(self, stamp: int, lanes: int = 0) -> tuple[Party, int]:
-        """Who a stamp names, and the record of the instruction."""
-        ordinal, wave, group = who(stamp)
+    def _party(self, stamp: int, lanes: int | None = None) -> tuple[Party, int]:
+        """Who a stamp names, and the record of the instruction. lanes: a mask in place of the lane of the stamp."""
+        ordinal, wave, group, lane = who(stamp)
         record = self.plan.numbered[ordinal - 1]
-        return Party(self.launch.program.location(record), self._places[group - 1], wave, lanes_of(lanes)), record
+        return Party(
+            self.launch.program.location(record),
+            self._places[group - 1],
+            wave,
+            (lane,) if lanes is None else lanes_of(lanes),
+        ), record
 
     def _verb(self, record: int, in_lds: bool) -> str:
         inst = self.launch.program.instructions[record]

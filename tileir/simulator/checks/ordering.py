@@ -110,7 +110,7 @@ class Ordering:
         if inst.name == "buffer_wbl2":
             sequence = int(self.waves[wave].view(np.uint32)[state.SEQUENCE // 4])
             own.written_back = sequence, self._snapshot(wave)
-            self.shadow.clocks[wave] += 1
+            self._advance(wave)
         else:
             for snapshot in own.acquired:
                 self._learn(wave, snapshot)
@@ -157,7 +157,7 @@ class Ordering:
     def _release(self, wave: int) -> list[_Snapshot]:
         """What an access releases now: for the workgroup all that is waited for, for others what was written back."""
         local = self._snapshot(wave)
-        self.shadow.clocks[wave] += 1
+        self._advance(wave)
         self.carry(self.waves[wave].ctypes.data)
         out = [local]
         written_back = self.state[wave].written_back
@@ -167,6 +167,12 @@ class Ordering:
             if all(first is None or first > sequence for first in pending):
                 out.append(_Snapshot(snapshot.group, snapshot.clocks, snapshot.before, True))
         return out
+
+    def _advance(self, wave: int) -> None:
+        """The next clock of a wave. Between two barriers it ends at LAST_CLOCK; what comes then counts as released with
+        what came before, so that a race may be missed and none is invented."""
+        if self.shadow.clocks[wave] < c.LAST_CLOCK:
+            self.shadow.clocks[wave] += 1
 
     def _learn(self, wave: int, snapshot: _Snapshot) -> None:
         """Makes known to a wave what another workgroup has released."""

@@ -23,10 +23,10 @@ _BLOCK = 1 << c.BLOCK_SHIFT
 _U64 = np.uint64
 
 
-def who(stamp: int) -> tuple[int, int, int]:
-    """(number of the memory instruction, wave, workgroup number) of a stamp."""
+def who(stamp: int) -> tuple[int, int, int, int]:
+    """(number of the memory instruction, wave, workgroup number, lane) of a stamp."""
     group = stamp >> c.GROUP_SHIFT & (1 << c.GROUP_BITS) - 1
-    return stamp & c.RECORD_MASK, stamp >> c.WAVE_SHIFT & 15, group
+    return stamp & c.RECORD_MASK, stamp >> c.WAVE_SHIFT & 15, group, stamp >> c.LANE_SHIFT & 63
 
 
 class Shadow:

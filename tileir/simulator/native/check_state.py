@@ -1,7 +1,7 @@
 """Memory layout of what the native checks keep: one block per launch that the workgroup points to, shadow cells, slots.
 
 All offsets are in bytes. A *stamp* of 64 bits names one access: bits 0-15 the memory instruction (numbered from 1),
-16-31 the clock of its wave, 32-35 the wave, 36-59 the workgroup (numbered from 1), and flags. A *cell* of three stamps
+16-31 the clock of its wave, 32-35 the wave, 36-53 the workgroup (numbered from 1), 54-59 the lane, and flags. A *cell* of three stamps
 stands for one unit of memory: the last write, and two readers of different waves. A unit has 1, 2, 4, 8 or 16 bytes:
 as many as every access so far was a multiple of.
 """
@@ -11,7 +11,8 @@ from __future__ import annotations
 # ---- stamps
 CLOCK_SHIFT, WAVE_SHIFT, GROUP_SHIFT = 16, 32, 36
 RECORD_MASK, CLOCK_MASK = 0xFFFF, 0xFFFF
-GROUP_BITS = 24
+GROUP_BITS = 18
+LANE_SHIFT = GROUP_SHIFT + GROUP_BITS
 WHO_BITS = GROUP_BITS + GROUP_SHIFT - WAVE_SHIFT
 """Wave and workgroup together, from bit WAVE_SHIFT on."""
 CARRIED = 1 << 60

@@ -198,6 +198,7 @@ def _entries() -> str:
         entry = b.ptr(log, i << 4)
         address, what = b.load("i64", entry, c.LOG_ADDRESS, 8), b.load("i32", entry, c.LOG_WHAT)
         size, lane = (what & 0xFF).zext("i64"), ((what >> 8) & 0xFF).zext("i64")
+        mine = stamp | (lane << c.LANE_SHIFT)
         in_lds = (what & c.LOG_LDS).cmp("ne", 0)
 
         def device(address: Value = address) -> None:
@@ -243,7 +244,7 @@ def _entries() -> str:
                 host = b.ptr(b.load("ptr", area, c.AREA_HOST, 8), offset)
                 return _call(b, "tir_changed", "i1", host, size, b.load("i32", entry, c.LOG_OLD))
 
-            access = _Access(b, check, stamp, race, changed)
+            access = _Access(b, check, mine, race, changed)
             use = (what >> c.USE_SHIFT) & 7
 
             def cells(body: Callable[[Value, Value], None], reads: bool) -> Callable[[], None]:
@@ -401,6 +402,7 @@ def _overtakes() -> str:
                                 with b.if_(meets & (what2 & c.LOG_LDS).cmp("ne", 0)):
                                     ordinal = b.load("i32", other, c.SLOT_RECORD)
                                     old = _stamp(b, check, wave, ordinal)
+                                    old = old | (((what >> 8) & 0xFF).zext("i64") << c.LANE_SHIFT)
                                     lane = b.const("i64", 1) << ((what2 >> 8) & 0xFF).zext("i64")
                                     kind = b.const("i32", c.KIND_OVERTAKEN)
                                     values = (check, kind, what2, here, stamp, old, lane)
