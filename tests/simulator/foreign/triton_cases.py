@@ -474,6 +474,103 @@ def join_split() -> Case:
     return Case("join-split", "join_split", pointers(x=p, y=p, out=p, low=p), {"BLOCK": block}, launch)
 
 
+def gluon_product(version: int, dtype: str, tile: tuple[int, int, int], k: int, chip: str, gate: bool = False) -> Case:
+    m, n, step = tile
+
+    def launch(rng: np.random.Generator) -> Launch:
+        a, b = numbers(rng, dtype, m, k), numbers(rng, dtype, k, n)
+        want = wide(a) @ wide(b)
+        arguments = {"a": a, "b": b, "c": np.zeros((m, n), np.float32), "k": k}
+        return Launch((1, 1, 1), arguments, {"c": (want, product_error(a, b, want, "fp32"))})
+
+    types = pointers(a=f"*{dtype}", b=f"*{dtype}", c="*fp32", k="i32:16")
+    constants = {"VERSION": version, "M": m, "N": n, "K": step}
+    name = f"gluon-product-v{version}-{dtype}-{m}x{n}x{step}"
+    return Case(name, "tile_product", types, constants, launch, {"num_warps": 4}, (chip,), gate)
+
+
+def gluon_counts() -> Case:
+    n, block = 900, 256
+
+    def launch(rng: np.random.Generator) -> Launch:
+        x = rng.integers(-50, 50, n).astype(np.int32)
+        total = np.zeros(7)
+        np.add.at(total, np.arange(n) % 7, x)
+        high = np.array([x[i::5].max() for i in range(5)])
+        arguments = {"x": x, "total": np.zeros(7, np.float32), "high": np.full(5, -99, np.int32), "n": n}
+        return Launch((4, 1, 1), arguments, {"total": (total, 0.0), "high": (high, 0.0)})
+
+    types = pointers(x="*i32", total="*fp32", high="*i32", n="i32")
+    return Case("gluon-counts", "counts", types, {"BLOCK": block}, launch, {"num_warps": 4})
+
+
+def gluon_copy() -> Case:
+    rows, block = 5, 1024
+
+    def launch(rng: np.random.Generator) -> Launch:
+        x = numbers(rng, "fp32", rows, block)
+        return Launch((1, 1, 1), {"x": x, "out": np.zeros_like(x), "n": rows}, {"out": (2 * x[::-1], 0.0)})
+
+    types = pointers(x="*fp32", out="*fp32", n="i32")
+    return Case("gluon-copy", "copy_through_lds", types, {"BLOCK": block}, launch, {"num_warps": 4}, ("gfx950",), True)
+
+
+def gluon_scaled(kind: str, tile: tuple[int, int, int]) -> Case:
+    m, n, k = tile
+
+    def launch(rng: np.random.Generator) -> Launch:
+        a, sa, va = _block_scaled(rng, kind, m, k)
+        b, sb, vb = _block_scaled(rng, kind, n, k)
+        want = va @ vb.T
+        arguments = {"a": a, "sa": sa, "b": b, "sb": sb, "c": np.zeros((m, n), np.float32)}
+        return Launch((1, 1, 1), arguments, {"c": (want, product_error(va, vb.T, want, "fp32"))})
+
+    types = pointers(a=f"*{SCALED[kind][0]}", sa="*u8", b=f"*{SCALED[kind][0]}", sb="*u8", c="*fp32")
+    constants = {"FORMAT": kind, "M": m, "N": n, "K": k}
+    name = f"gluon-scaled-{kind}-{m}x{n}x{k}"
+    return Case(name, "scaled_tile", types, constants, launch, {"num_warps": 4}, ("gfx950",))
+
+
+def scans(rows: int, cols: int, warps: int) -> Case:
+    """Scans with a function of our own, and the position of the smallest element where NaNs are absent."""
+
+    def launch(rng: np.random.Generator) -> Launch:
+        x = rng.permutation(rows * cols).reshape(rows, cols).astype(np.float32) - rows * cols // 2
+        arguments = {"x": x, "high": np.zeros_like(x), "back": np.zeros_like(x), "where": np.zeros(rows, np.int32)}
+        want = {"high": np.maximum.accumulate(x, 1), "back": np.cumsum(x[:, ::-1], 1)[:, ::-1], "where": x.argmin(1)}
+        return Launch((1, 1, 1), arguments, {k: (v, 0.0) for k, v in want.items()})
+
+    types = pointers(x="*fp32", high="*fp32", back="*fp32", where="*i32")
+    constants = {"ROWS": rows, "COLS": cols}
+    return Case(f"scans-{rows}x{cols}-w{warps}", "scans", types, constants, launch, {"num_warps": warps})
+
+
+def exchanges() -> Case:
+    """Compare-and-swap and exchange on cells of their own per element; the previous values come back."""
+    n = 256
+
+    def launch(rng: np.random.Generator) -> Launch:
+        cells, x = rng.integers(0, 3, n).astype(np.int32), rng.integers(0, 3, n).astype(np.int32)
+        wide_cells = rng.integers(-(1 << 40), 1 << 40, n).astype(np.int64)
+        arguments = {
+            "cells": cells,
+            "x": x,
+            "old": np.zeros(n, np.int32),
+            "wide": wide_cells,
+            "before": np.zeros(n, np.int64),
+        }
+        want = {
+            "cells": np.where(cells == x, x + 10, cells),
+            "old": cells,
+            "wide": x.astype(np.int64),
+            "before": wide_cells,
+        }
+        return Launch((1, 1, 1), arguments, {k: (v, 0.0) for k, v in want.items()})
+
+    types = pointers(cells="*i32", x="*i32", old="*i32", wide="*i64", before="*i64")
+    return Case("exchanges", "exchanges", types, {"BLOCK": n}, launch)
+
+
 def cases() -> Iterator[Case]:
     """All of them."""
     old, new = ("gfx942",), ("gfx950",)
@@ -554,3 +651,14 @@ def cases() -> Iterator[Case]:
     yield gather()
     yield random_numbers()
     yield join_split()
+    yield scans(16, 64, 2)
+    yield scans(8, 256, 4)
+    yield exchanges()
+    yield gluon_product(3, "fp16", (64, 64, 32), 80, "gfx942")
+    yield gluon_product(3, "bf16", (128, 64, 64), 192, "gfx942")
+    yield gluon_product(4, "bf16", (64, 64, 32), 96, "gfx950", gate=True)
+    yield gluon_product(4, "fp16", (128, 128, 64), 128, "gfx950")
+    yield gluon_counts()
+    yield gluon_copy()
+    yield gluon_scaled("e4m3", (64, 64, 256))
+    yield gluon_scaled("e2m1", (64, 64, 256))

@@ -291,3 +291,30 @@ def join_split(x, y, out, low, BLOCK: tl.constexpr):
     tl.store(out + tl.arange(0, 2 * BLOCK), pairs)
     first, second = tl.split(tl.reshape(pairs, (BLOCK, 2)))
     tl.store(low + at, first * 2 - second)
+
+
+@triton.jit
+def _larger(x, y):
+    return tl.where(x > y, x, y)
+
+
+@triton.jit
+def _sum(x, y):
+    return x + y
+
+
+@triton.jit
+def scans(x, high, back, where, ROWS: tl.constexpr, COLS: tl.constexpr):
+    at = tl.arange(0, ROWS)[:, None] * COLS + tl.arange(0, COLS)[None, :]
+    v = tl.load(x + at)
+    tl.store(high + at, tl.associative_scan(v, 1, _larger))
+    tl.store(back + at, tl.associative_scan(v, 1, _sum, reverse=True))
+    tl.store(where + tl.arange(0, ROWS), tl.argmin(v, 1))
+
+
+@triton.jit
+def exchanges(cells, x, old, wide, before, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    v = tl.load(x + i)
+    tl.store(old + i, tl.atomic_cas(cells + i, v, v + 10))
+    tl.store(before + i, tl.atomic_xchg(wide + i, v.to(tl.int64)))

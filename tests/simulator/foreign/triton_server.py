@@ -10,21 +10,24 @@ import json
 import sys
 from typing import Any
 
+import gluon_kernels
 import triton
 import triton_kernels
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
+from triton.experimental.gluon._runtime import GluonASTSource
 
 
 def build(request: dict[str, Any]) -> dict[str, Any]:
     types: dict[str, str] = request["types"]
     constants: dict[str, Any] = request["constants"]
-    kernel = getattr(triton_kernels, request["kernel"])
+    explicit = hasattr(gluon_kernels, request["kernel"])
+    kernel = getattr(gluon_kernels if explicit else triton_kernels, request["kernel"])
     names = kernel.arg_names
     signature = {n: "constexpr" if n in constants else types[n].removesuffix(":16") for n in names}
     hints = {(i,): [["tt.divisibility", 16]] for i, n in enumerate(names) if types.get(n, "").endswith(":16")}
     fixed = {n: getattr(triton.language, v[3:]) if str(v).startswith("tl.") else v for n, v in constants.items()}
-    source = ASTSource(kernel, signature=signature, constexprs=fixed, attrs=hints)
+    source = (GluonASTSource if explicit else ASTSource)(kernel, signature=signature, constexprs=fixed, attrs=hints)
     done = triton.compile(source, target=GPUTarget("hip", request["chip"], 64), options=request["options"])
     with open(request["out"], "wb") as file:
         file.write(done.asm["hsaco"])
