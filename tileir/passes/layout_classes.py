@@ -153,7 +153,7 @@ class Layouts:
                 known = self.get(a)
                 if known is not None and self.get(b) is None:
                     try:
-                        changed |= self.put(b, known.reshape(b.tile.shape))
+                        changed |= self.put(b, reshaped(known, b.tile.shape))
                     except LayoutError:
                         continue
         else:
@@ -190,6 +190,12 @@ def transposed(layout: Layout, perm: tuple[int, ...]) -> Layout:
 def broadcast_operand(layout: Layout, shape: tuple[int, ...]) -> Layout:
     """`broadcast_source`, remembered."""
     return broadcast_source(layout, shape)
+
+
+@lru_cache(maxsize=1024)
+def reshaped(layout: Layout, shape: tuple[int, ...]) -> Layout:
+    """`Layout.reshape`, remembered."""
+    return layout.reshape(shape)
 
 
 def stated(kernel: Kernel, classes: Classes) -> dict[Value, Layout]:

@@ -21,6 +21,7 @@ from tileir.passes.layout_classes import (
     is_tile,
     memory_axis,
     reduced,
+    reshaped,
     transposed,
 )
 from tileir.passes.mma_cost import Clocks, CostModel, registers_of
@@ -204,7 +205,7 @@ class Prices:
                 if op.name == "transpose":
                     moved = transposed(have, tuple(permutation(op.attrs, x.tile.rank)))
                 else:
-                    moved = have.reshape(r.tile.shape)
+                    moved = reshaped(have, r.tile.shape)
             except LayoutError:
                 return self.model.through_lds(coalesced(r.tile, None, None, self.model.waves), want, r.tile.elem)
             return self.model.conversion(moved, want, r.tile.elem)
