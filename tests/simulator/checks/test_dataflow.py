@@ -1,0 +1,73 @@
+"""What the analysis proves about written registers, and that what it does not prove is tested in the run."""
+
+from __future__ import annotations
+
+import pytest
+from check_kernels import CHIPS, kernel, kinds, run
+from mutants import program_of
+
+from tests.kernels.harness import scheduled_gemm
+from tileir.simulator.checks.dataflow import unproved
+from tileir.simulator.native import check_state as c
+
+
+def _tests(body: str, chip: str = "gfx950") -> int:
+    """Instructions with reads that are left to test."""
+    program = program_of(kernel(body, chip), chip)
+    return sum(any(item >> 16 <= c.ITEM_READ_ANY for item in own) for own in unproved(program))
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_a_gemm_needs_no_tests(chip: str) -> None:
+    program = program_of(scheduled_gemm(chip, "2 x 2", (128, 128, 64)).hsaco, chip)
+    assert not any(unproved(program))
+
+
+BRANCH = """
+v_cmp_gt_u32 vcc, 32, v1
+s_nop 1
+s_and_saveexec_b64 s[22:23], vcc
+v_mov_b32 v11, 0
+{inside}
+s_mov_b64 exec, s[22:23]
+v_add_u32 v12, v{read}, v1
+"""
+
+
+def test_lanes_that_a_branch_switches_off() -> None:
+    """Inside, the register is written in all active lanes; behind, in some; another one is written in all."""
+    assert _tests(BRANCH.format(inside="v_add_u32 v13, v11, v1", read=1)) == 0
+    assert run(BRANCH.format(inside="v_add_u32 v13, v11, v1", read=1), "gfx950", "uninit").findings == []
+    partly = BRANCH.format(inside="s_nop 0", read=11)
+    assert _tests(partly) == 1
+    (finding,) = run(partly, "gfx950", "uninit").findings
+    assert finding.lanes == tuple(range(32, 64)) and "v11" in finding.message
+
+
+def test_one_way_is_enough_to_doubt() -> None:
+    """Written on one of two ways: a test is needed, and the finding depends on the way that is taken."""
+    body = "s_cmp_eq_u32 s22, {}\ns_cbranch_scc1 1f\nv_mov_b32 v11, 0\n1:\nv_add_u32 v12, v11, v1"
+    for value, found in ((5, []), (7, ["uninit-register"])):
+        text = "s_mov_b32 s22, 7\n" + body.format(value)
+        assert _tests(text) == 1
+        assert kinds(run(text, "gfx942", "uninit")) == found
+
+
+def test_a_loop_that_writes_at_its_end() -> None:
+    loop = "s_mov_b32 s22, 2\n1:\n{}v_add_u32 v12, v11, v1\nv_mov_b32 v11, 0\ns_sub_u32 s22, s22, 1\ns_cmp_lg_u32 s22, 0\ns_cbranch_scc1 1b"
+    assert _tests(loop.format("")) == 1
+    assert kinds(run(loop.format(""), "gfx950", "uninit")) == ["uninit-register"]
+    assert _tests(loop.format("v_mov_b32 v11, 1\n")) == 0
+
+
+def test_a_copy_of_nothing_takes_the_proof_away() -> None:
+    body = "v_mov_b32 v11, 0\nv_mov_b32 v11, v14\nv_add_u32 v12, v11, v1"
+    assert _tests(body) == 1
+    (finding,) = run(body, "gfx950", "uninit").findings
+    assert "v11" in finding.message
+
+
+def test_indirect_jumps_prove_nothing() -> None:
+    body = "s_getpc_b64 s[24:25]\ns_add_u32 s24, s24, 16\ns_addc_u32 s25, s25, 0\ns_setpc_b64 s[24:25]\ns_nop 0\nv_add_u32 v12, v11, v1"
+    assert _tests(body) > 1
+    assert "uninit-register" in kinds(run(body, "gfx950", "uninit"))
