@@ -57,7 +57,7 @@ def run_load(name: str, data: int, number: int) -> None:
     registers = (components + 1) // 2 if half else components
     for i in range(registers):
         b.row(v(10 + i))[:] = 0xABCD1234
-    modifiers = {"format": data | number << 4} if name.startswith("t") else {}
+    modifiers = {"dfmt": data, "nfmt": number} if name.startswith("t") else {}
     encoding = "mtbuf" if name.startswith("t") else "mubuf"
     load = instruction(name, v(10, registers), v(1), s(4, 4), imm(0), encoding=encoding, idxen=1, **modifiers)
     if not typed.loadable(data, number):
@@ -104,7 +104,7 @@ def run_store(name: str, data: int, number: int) -> None:
         else:
             b.row(v(10 + i))[:] = rows[2 * i] | (rows[2 * i + 1] << 16 if 2 * i + 1 < components else 0x55550000)
     before = allocation.bytes.copy()
-    modifiers = {"format": data | number << 4} if name.startswith("t") else {}
+    modifiers = {"dfmt": data, "nfmt": number} if name.startswith("t") else {}
     encoding = "mtbuf" if name.startswith("t") else "mubuf"
     store = instruction(name, v(10, registers), v(1), s(4, 4), imm(0), encoding=encoding, idxen=1, **modifiers)
     if not typed.storable(data, number) or len(typed.widths(data)) > components:
@@ -146,7 +146,7 @@ def one_dword(data: int, number: int, word: int) -> list[float]:
         imm(0),
         encoding="mtbuf",
         idxen=1,
-        format=data | number << 4,
+        dfmt=data, nfmt=number,
     )
     b.must_run(load, DONE)
     return [float(b.get(v(10 + i), np.float32)[0]) for i in range(4)]

@@ -155,7 +155,8 @@ class _Access:
         self.registers = self.components if not self.half else (self.components + 1) // 2
         self.data: Operand = inst.operands[0]
         require(self.data, self.registers, inst.name)
-        self.static = inst.modifiers.get("format") if inst.encoding == "mtbuf" else None
+        m = inst.modifiers
+        self.static = m.get("dfmt", 0) | m.get("nfmt", 0) << 4 if inst.encoding == "mtbuf" else None
         self.inst = inst
 
     def op(self, make: object, verb: str, *sources: Operand) -> Op:
