@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,8 +11,8 @@ from numpy.typing import NDArray
 from tileir.simulator import state
 from tileir.simulator.decoder import Instruction
 from tileir.simulator.faults import Finding, SimulatorError
-from tileir.simulator.native import access, check_state
-from tileir.simulator.native.op import Op
+from tileir.simulator.native import check_state
+from tileir.simulator.native.access import recorded
 from tileir.simulator.records import Records
 from tileir.simulator.timing import layout
 from tileir.simulator.timing.lds_rules import LdsRules
@@ -53,19 +52,6 @@ def _kind(inst: Instruction) -> int:
     if "_atomic_" in inst.name:
         return ATOMIC
     return WRITE if "_store_" in inst.name else READ
-
-
-def _recorded(op: Op) -> Op:
-    """The op with code that logs its accesses to LDS and device memory in the block of the workgroup."""
-
-    def make(symbol: str) -> str:
-        token = access._USES.set((check_state.READ, check_state.READ))  # pyright: ignore[reportPrivateUsage]
-        try:
-            return op.make(symbol)
-        finally:
-            access._USES.reset(token)  # pyright: ignore[reportPrivateUsage]
-
-    return replace(op, key="record|" + op.key, make=make)
 
 
 class _Buffers:
@@ -134,7 +120,7 @@ class Recorder:
         if target.cache_line_bytes != 1 << layout.LINE_SHIFT:
             raise SimulatorError(f"cache lines of {target.cache_line_bytes} bytes cannot be recorded")
         ops = [
-            _recorded(op) if inst is not None and inst.encoding in _LOGGED else op
+            recorded(op) if inst is not None and inst.encoding in _LOGGED else op
             for op, inst in zip(program.ops, program.instructions, strict=True)
         ]
         simulated = [program.base + address for address in program.addresses]
