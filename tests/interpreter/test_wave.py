@@ -13,7 +13,9 @@ from tileir.ir.builder import Builder
 from tileir.ir.core import Value
 from tileir.ir.expr import integer
 from tileir.ir.location import Loc
+from tileir.ir.ops import lanes
 from tileir.ir.types import F32, I32, GlobalType, SharedType, TileType
+from tileir.layout import Layout
 from tileir.layout.blocked import blocked
 
 from .kernels import evaluate, make_kernel, store_all
@@ -187,6 +189,42 @@ def test_convert_layout_keeps_the_elements() -> None:
     assert got.tolist() == x.tolist()
 
 
+LINE = [[1 << j] for j in range(6)]
+HELD = Layout.from_bases((N,), [[64], [128]], LINE, [])
+STEPS = {
+    "swap_lanes": ({"register": 1, "lane": 3, "via": "dpp"}, [[64], [8]], [*LINE[:3], [128], *LINE[4:]]),
+    "shuffle_lanes": ({"via": "ds_bpermute"}, [[65], [128]], [LINE[5], *LINE[1:5], LINE[0]]),
+    "select_registers": ({}, [[128], [64]], [LINE[0], [2 ^ 64], *LINE[2:]]),
+}
+
+
+def stepped(name: str) -> np.ndarray:
+    """X after a step from HELD to another layout."""
+    attrs, reg, lane = STEPS[name]
+
+    def body(b: Builder, x: Value, y: Value) -> None:
+        held = b.value("load", [x, b.constant(0, I32)], spans=(N,), types=[TileType(F32, (N,), HELD)])
+        types = [] if name == "swap_lanes" else [TileType(F32, (N,), Layout.from_bases((N,), reg, lane, []))]
+        moved = b.value(name, [held], attrs, types=types)
+        assert moved.tile.layout == Layout.from_bases((N,), reg, lane, [])
+        store_all(b, moved, y)
+
+    return execute(body)
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_steps_of_conversions_keep_the_elements(name: str) -> None:
+    assert stepped(name).tolist() == X.tolist()
+
+
+def test_steps_of_conversions_really_move_registers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interpreter carries the movement out: were it left out, the elements would be in the wrong places."""
+    monkeypatch.setattr(lanes, "bits_swapped", lambda registers, register, lane: registers)
+    monkeypatch.setattr(lanes, "moved", lambda registers, motion, layout: registers)
+    for name in STEPS:
+        assert stepped(name).tolist() != X.tolist()
+
+
 COVERS = {
     "shared_alloc": [test_lds_that_nobody_wrote],
     "shared_load": [test_shared_round_trip, test_lds_that_nobody_wrote],
@@ -196,5 +234,8 @@ COVERS = {
     "copy": [test_a_copy_through_registers_is_there_at_once_and_pads],
     "wait": [test_a_copy_lands_at_a_wait_that_covers_it],
     "barrier": [test_shared_round_trip],
+    "swap_lanes": [test_steps_of_conversions_keep_the_elements, test_steps_of_conversions_really_move_registers],
+    "shuffle_lanes": [test_steps_of_conversions_keep_the_elements, test_steps_of_conversions_really_move_registers],
+    "select_registers": [test_steps_of_conversions_keep_the_elements, test_steps_of_conversions_really_move_registers],
     "convert_layout": [test_convert_layout_keeps_the_elements],
 }
