@@ -63,6 +63,7 @@ SPILLED, MOVED = "E0863", "E0865"
 # Deviations of `contract` that `--allow-spills` accepts.
 SPILLS, MOVES = "W0902", "W0903"
 HOPELESS = 1.5  # registers alive over the budget from which on compiling is not tried
+BESIDES = 32  # registers that a product needs besides its accumulator: a fragment of each operand, read ahead, and addresses
 META_SECTION = ".tileir.meta"
 
 
@@ -201,12 +202,14 @@ def _check_pressure(kernel: Kernel, target: Target, module: Module) -> None:
     worst = peak(kernel)
     held, most = worst.registers, HOPELESS * budget
     place, limit = "alive here", f"{waves} waves have {budget} each"
-    if worst.accumulators > target.max_acc_vgprs:  # a product cannot keep a part of its accumulator elsewhere
-        held, most = worst.accumulators, target.max_acc_vgprs
-        place, limit = "accumulators here", f"a register file holds {target.max_acc_vgprs}"
+    # A product cannot keep a part of its accumulator elsewhere, and needs registers besides where it shares their budget.
+    room = min(target.max_acc_vgprs, budget - BESIDES)
+    if worst.accumulators > room:
+        held, most = worst.accumulators, room
+        place, limit = "accumulators of one product", f"{waves} waves have room for {room}"
     if held <= most or worst.op is None:
         return
-    text = f"registers do not suffice: about {held} per lane are {place}, {limit}"
+    text = f"registers do not suffice: about {held} per lane are {place}; {limit}"
     legal = "smaller tiles, more waves, or --allow-spills to accept it"
     raise _Hopeless([Diagnostic(SPILLED, text, worst.op.loc, legal=legal, notes=_live_set(worst))], module.sources)
 

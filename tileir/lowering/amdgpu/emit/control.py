@@ -105,6 +105,7 @@ class Control:
     def loop(self, op: Op) -> None:
         """A `for`: tested once before the first trip, then at the end of each."""
         w = self.w
+        w.mark()
         start, end, step = (self.s.scalar(v) for v in op.operands[:3])
         t = scalar_type(op.operands[0].tile.elem)
         iv, *carried = op.regions[0].args
@@ -117,7 +118,7 @@ class Control:
         self.s.values[iv] = name
         w.start(body, [(name, t), *self.arguments(carried)])
         # Loops that copy element by element are slow anyway, and compute many addresses.
-        with self.s.opaque_symbols(self.s.sparing or any(inner.name == "copy" for inner in op.walk())):
+        with w.loop(), self.s.opaque_symbols(self.s.sparing or any(inner.name == "copy" for inner in op.walk())):
             self.emit(self.s, op.regions[0])
         w.loc = op.loc
         values, types = self.flat(op.regions[0].terminator.operands, carried)
@@ -127,6 +128,7 @@ class Control:
         following = w.binary("add", name, step, t)
         w.cond_branch(more, body, after, ([following, *values], [t, *types]), (values, types))
         w.start(after, self.arguments(op.results))
+        w.mark()
         for v in op.results:
             tile = self.s.values[v]
             if isinstance(tile, Tile):
@@ -162,25 +164,33 @@ class Control:
             w.start(label)
             for arg, init in zip(region.args, inits, strict=True):
                 self.s.values[arg] = self.s.values[init]
-            with self.s.opaque_symbols(self.s.opaque_bases is not None):  # what one branch makes, the other has not
+            with (
+                w.scope(),
+                self.s.opaque_symbols(self.s.opaque_bases is not None),
+            ):  # what one branch makes, the other has not
                 self.emit(self.s, region)
             w.loc = op.loc
             w.branch(after, *self.flat(region.terminator.operands, op.results))
         w.start(after, self.arguments(op.results))
+        w.mark()
 
     def repeat(self, op: Op) -> None:
         """A `while`."""
         w = self.w
         head, body, after = w.label(), w.label(), w.label()
         before, during = op.regions
+        w.mark()
         w.branch(head, *self.flat(op.operands, before.args))
         w.start(head, self.arguments(before.args))
-        self.emit(self.s, before)
+        with w.loop():
+            self.emit(self.s, before)
         condition = self.s.scalar(before.terminator.operands[0])
         w.loc = op.loc
         w.cond_branch(condition, body, after, self.flat(before.args, during.args), self.flat(before.args, op.results))
         w.start(body, self.arguments(during.args))
-        self.emit(self.s, during)
+        with w.loop():
+            self.emit(self.s, during)
         w.loc = op.loc
         w.branch(head, *self.flat(during.terminator.operands, before.args))
         w.start(after, self.arguments(op.results))
+        w.mark()

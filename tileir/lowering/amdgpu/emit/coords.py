@@ -15,12 +15,12 @@ WAVE_BITS = 6
 
 def lane(w: Writer) -> str:
     """Lane number in the wave, 0 to 63. Workgroups are one-dimensional, so it is the low bits of the work-item id."""
-    return w.hoist("lane", lambda: w.binary("and", thread(w), w.const((1 << WAVE_BITS) - 1)))
+    return w.hoist("lane", lambda: w.binary("and", thread(w), w.const((1 << WAVE_BITS) - 1)), entry=True)
 
 
 def thread(w: Writer) -> str:
     """Work-item number in the workgroup."""
-    return w.hoist("thread", lambda: w.op("rocdl.workitem.id.x : i32"))
+    return w.hoist("thread", lambda: w.op("rocdl.workitem.id.x : i32"), entry=True)
 
 
 def wave(w: Writer) -> str:
@@ -30,7 +30,7 @@ def wave(w: Writer) -> str:
         number = w.binary("lshr", thread(w), w.const(WAVE_BITS))
         return w.op(f"rocdl.readfirstlane {number} : i32")
 
-    return w.hoist("wave", emit)
+    return w.hoist("wave", emit, entry=True)
 
 
 def linear(w: Writer, bits: list[tuple[str, int, int]]) -> tuple[str, int]:

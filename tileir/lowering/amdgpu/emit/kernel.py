@@ -47,7 +47,8 @@ def emit_module(kernel: Kernel, target: Target, *, sparing: bool = False, pinned
     for arg in kernel.args:
         if not isinstance(arg.type, GlobalType):
             s.values[arg] = f"%arg_{arg.name}"
-    _Ops(s).block(s, kernel.body)
+    with w.scope():
+        _Ops(s).block(s, kernel.body)
     w.loc = start
     w.line("llvm.return")
     return _module(s)
@@ -114,12 +115,14 @@ def _nothing(s: State, op: Op) -> None:
 
 def _program_id(s: State, op: Op) -> None:
     for axis, v in zip("xyz", op.results, strict=False):
-        s.values[v] = s.w.hoist(("workgroup", axis), lambda axis=axis: s.w.op(f"rocdl.workgroup.id.{axis} : i32"))
+        s.values[v] = s.w.hoist(
+            ("workgroup", axis), lambda axis=axis: s.w.op(f"rocdl.workgroup.id.{axis} : i32"), entry=True
+        )
 
 
 def _num_programs(s: State, op: Op) -> None:
     for e, v in zip(s.kernel.grid, op.results, strict=False):
-        s.values[v] = s.w.hoist(("grid", e), lambda e=e: _expression(s, e))
+        s.values[v] = s.w.hoist(("grid", e), lambda e=e: _expression(s, e), entry=True)
 
 
 def _expression(s: State, e: Expr) -> str:
@@ -241,8 +244,7 @@ def _module(s: State) -> str:
         f"alignment = 4 : i64}} {loc}",
         f"    llvm.func @{k.name}({', '.join(args)}) attributes {{rocdl.kernel, argument_names = [{names}], "
         f"rocdl.reqd_work_group_size = array<i32: {threads}, 1, 1>, passthrough = [{', '.join(passthrough)}]}} {{",
-        *w.prologue,
-        *w.body,
+        *w.lines(),
         f"    }} {loc}",
         f"  }} {loc}",
         f"}} {loc}",

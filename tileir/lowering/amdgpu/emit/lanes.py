@@ -35,7 +35,7 @@ class Emitter:
         """Without `old` every lane is written, so that LLVM may merge the move into the instruction that uses it."""
         w = self.w
         if old is None:
-            old = w.hoist(("poison", "i32"), lambda: w.op("llvm.mlir.poison : i32"))
+            old = w.hoist(("poison", "i32"), lambda: w.op("llvm.mlir.poison : i32"), entry=True)
             return w.op(f"rocdl.update.dpp {old}, {a} with {control}, {_ALL_ROWS}, {banks}, true : i32")
         return w.op(f"rocdl.update.dpp {old}, {a} with {control}, {_ALL_ROWS}, {banks}, false : i32")
 

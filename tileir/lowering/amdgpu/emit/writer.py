@@ -1,13 +1,15 @@
 """Writing one LLVM-dialect function: names, constants, blocks, locations.
 
-Two streams are kept. The *prologue* ends up in the entry block and takes what depends only on arguments, lane and wave
-(constants, coordinates, strides, LDS addresses), so that it is computed once; the *body* takes the ops in order.
+The *body* takes the ops in order. What depends only on arguments, lane and wave (coordinates, LDS addresses) is *hoisted*: computed
+once, before the outermost loop that uses it, or behind the last loop where no loop does. Constants and numbers of lanes go to
+the *prologue* in the entry block; if all went there, addresses of one version or of the epilogue would fill registers throughout.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tileir.ir.location import Loc
@@ -42,18 +44,28 @@ def file_name(path: str) -> str:
 
 
 @dataclass
+class Scope:
+    """Where hoisted values of a region go, a place of the body that all of the region behind it passes, and those there are."""
+
+    target: list[str]
+    values: dict[object, str] = field(default_factory=dict[object, str])
+
+
+@dataclass
 class Writer:
     """The text of one function under construction. Values are MLIR names such as `%v12`."""
 
     file: str
     loc: Loc = field(default_factory=Loc)
     prologue: list[str] = field(default_factory=list[str])
-    body: list[str] = field(default_factory=list[str])
+    body: list[str | list[str]] = field(default_factory=list["str | list[str]"])
     block: int = 0  # number of the current block; values made in it may be used later in it only with certainty
     _count: int = 0
     _blocks: int = 0
-    _hoisting: bool = False
+    _target: list[str] | None = None  # where a hoisted value is being written
     _hoisted: dict[object, str] = field(default_factory=dict[object, str])
+    _scopes: list[Scope] = field(default_factory=list["Scope"])
+    _loops: int = 0
     masks: dict[object, int] = field(default_factory=dict[object, int])  # bits that a hoisted value can have set
     _locs: dict[tuple[str, int, int], int] = field(default_factory=dict[tuple[str, int, int], int])
 
@@ -65,7 +77,11 @@ class Writer:
 
     def line(self, text: str) -> None:
         """A statement without result."""
-        (self.prologue if self._hoisting else self.body).append(f"      {text} {self.loc_text()}")
+        line = f"      {text} {self.loc_text()}"
+        if self._target is not None:
+            self._target.append(line)
+        else:
+            self.body.append(line)
 
     def op(self, text: str) -> str:
         """A statement with one result; gives its name."""
@@ -82,18 +98,58 @@ class Writer:
     def loc_aliases(self) -> list[str]:
         return [f'#l{n} = loc("{file}":{line}:{column})' for (file, line, column), n in self._locs.items()]
 
-    def hoist(self, key: object, emit: Callable[[], str]) -> str:
-        """The value under `key`, emitted into the prologue on first use. `emit` may only use hoisted values."""
-        if key not in self._hoisted:
-            outer, self._hoisting = self._hoisting, True
-            self._hoisted[key] = emit()
-            self._hoisting = outer
-        return self._hoisted[key]
+    def hoist(self, key: object, emit: Callable[[], str], *, entry: bool = False) -> str:
+        """The value under `key`, emitted on first use to where loops do not repeat it (`entry`: into the prologue). `emit`
+        may only use hoisted values, and for the prologue values of the prologue."""
+        entry = entry or self._target is self.prologue
+        for scope in () if entry else reversed(self._scopes):
+            if key in scope.values:
+                return scope.values[key]
+        if key in self._hoisted:
+            return self._hoisted[key]
+        top = not self._scopes or entry
+        target, values = (self.prologue, self._hoisted) if top else (self._scopes[-1].target, self._scopes[-1].values)
+        outer, self._target = self._target, target
+        value = emit()
+        self._target = outer
+        values[key] = value
+        return value
+
+    def mark(self) -> None:
+        """Hoisted values of the current region go here from now on, unless this is inside a loop."""
+        if self._scopes and not self._loops:
+            self._scopes[-1].target = self._place()
+
+    @contextmanager
+    def scope(self) -> Generator[None, None, None]:
+        """A region that is not always passed: what is hoisted in it is not known behind it. Nothing inside a loop."""
+        if self._loops:
+            yield
+            return
+        self._scopes.append(Scope(self._place()))
+        yield
+        self._scopes.pop()
+
+    @contextmanager
+    def loop(self) -> Generator[None, None, None]:
+        """The body of a loop; hoisted values go to the last mark before the outermost."""
+        self._loops += 1
+        yield
+        self._loops -= 1
+
+    def _place(self) -> list[str]:
+        place: list[str] = []
+        self.body.append(place)
+        return place
+
+    def lines(self) -> list[str]:
+        """Prologue and body."""
+        return [*self.prologue, *(line for x in self.body for line in ([x] if isinstance(x, str) else x))]
 
     @property
     def hoisting(self) -> bool:
-        """Whether statements go to the prologue now."""
-        return self._hoisting
+        """Whether a hoisted value is being written."""
+        return self._target is not None
 
     def has(self, key: object) -> bool:
         """Whether something was hoisted under `key`."""
@@ -139,13 +195,15 @@ class Writer:
     # -- constants and small integer arithmetic --------------------------------------------------------------------------
 
     def const(self, value: int, type: str = "i32") -> str:
-        return self.hoist(("const", value, type), lambda: self.op(f"llvm.mlir.constant({value} : {type}) : {type}"))
+        return self.hoist(
+            ("const", value, type), lambda: self.op(f"llvm.mlir.constant({value} : {type}) : {type}"), entry=True
+        )
 
     def splat_const(self, text: str, element: str, n: int) -> str:
         """A constant given as MLIR attribute text, repeated `n` times."""
         t = vector_type(element, n)
         value = f"dense<{text}> : {t}" if n > 1 else text if element == "i1" else f"{text} : {element}"
-        return self.hoist(("splat", text, t), lambda: self.op(f"llvm.mlir.constant({value}) : {t}"))
+        return self.hoist(("splat", text, t), lambda: self.op(f"llvm.mlir.constant({value}) : {t}"), entry=True)
 
     def binary(self, op: str, a: str, b: str, type: str = "i32") -> str:
         return self.op(f"llvm.{op} {a}, {b} : {type}")
@@ -180,7 +238,7 @@ class Writer:
         if len(values) == 1:
             return values[0]
         t = vector_type(element, len(values))
-        v = self.hoist(("poison", t), lambda: self.op(f"llvm.mlir.poison : {t}"))
+        v = self.hoist(("poison", t), lambda: self.op(f"llvm.mlir.poison : {t}"), entry=True)
         for i, x in enumerate(values):
             v = self.op(f"llvm.insertelement {x}, {v}[{self.const(i)} : i32] : {t}")
         return v
