@@ -52,13 +52,19 @@ def shared(draw: st.DrawFn) -> SharedLayout:
     if cols * bits % 8:
         cols += 1
     row = cols * bits // 8
-    kind = draw(st.sampled_from(["rows", "swizzle", "xor", "padded", "slabs"]))
+    kind = draw(st.sampled_from(["rows", "swizzle", "xor", "rotate", "padded", "slabs"]))
+    piece = row & -row
+    if kind == "rotate" and row == piece:
+        kind = "rows"  # a row of one piece cannot be turned
     args: tuple[int, ...] = ()
     if kind == "swizzle":
         args = (draw(st.integers(1, 5)), draw(st.integers(0, 7)), draw(st.integers(1, 6)))
     elif kind == "xor":
         sources = sorted(draw(st.sets(st.integers(1, 12), min_size=1, max_size=4)))
         args = tuple(x for bit in sources for x in (bit, draw(st.integers(1, (1 << bit) - 1))))
+    elif kind == "rotate":
+        turns = st.tuples(st.integers(1, 63), st.integers(1, row // piece - 1))
+        args = (piece, *(x for pair in draw(st.lists(turns, min_size=1, max_size=3)) for x in pair))
     elif kind == "padded":
         args = (row + draw(st.integers(0, 40)),)
     elif kind == "slabs":
@@ -100,6 +106,19 @@ def test_a_window_that_the_tile_does_not_fill_is_rounded_up() -> None:
     assert layout.size_bytes == 1024 and layout.is_bijective()
 
 
+def test_rotation_by_hand() -> None:
+    # rows of 80 bytes are 5 pieces of 16; rows with an odd number of bits in 12 = 0b1100, rows 4 to 11, are turned by 4
+    layout = SharedLayout(16, 40, 16, "rotate", (16, 12, 4))
+    assert int(layout.offset(3, 9)) == 3 * 80 + 18
+    assert int(layout.offset(4, 0)) == 4 * 80 + 64 and int(layout.offset(4, 8)) == 4 * 80
+    assert int(layout.offset(11, 17)) == 11 * 80 + (2 + 4 - 5) * 16 + 2
+    assert int(layout.offset(12, 0)) == 12 * 80  # both bits: even
+    assert layout.size_bytes == layout.image_bytes == 1280 and layout.granule == 16 and layout.allows_direct(16)
+    assert layout.is_bijective() and str(layout) == "rotate(16, 12, 4)"
+    both = SharedLayout(16, 40, 16, "rotate", (16, 1, 2, 2, 3))
+    assert int(both.offset(3, 0)) == 3 * 80 and int(both.offset(2, 0)) == 2 * 80 + 48  # 2 + 3 pieces are a whole turn
+
+
 def test_direct_loads() -> None:
     def allowed(kind: str, *args: int, cols: int = 64, size: int = 16) -> bool:
         return SharedLayout(64, cols, 16, kind, args).allows_direct(size)
@@ -122,6 +141,9 @@ def test_direct_loads() -> None:
         (((16, 64), 16, "xor", (4, 16)), "below 2"),
         (((16, 64), 16, "xor", (7, 16, 6, 16)), "ascending"),
         (((16, 64), 16, "xor", (7,)), "pairs"),
+        (((16, 40), 16, "rotate", (16, 12)), "pairs of a row mask"),
+        (((16, 40), 16, "rotate", (32, 12, 1)), "divides the 80"),
+        (((16, 40), 16, "rotate", (16, 12, 5)), "from 1 to 4 pieces"),
         (((16, 3), 4, "rows", ()), "whole number of bytes"),
         (((16, 64, 2), 16, "rows", ()), "rank 3"),
         (((0, 64), 16, "rows", ()), "at least one row"),

@@ -17,7 +17,7 @@ from tests.passes.lds_tracer import Trace, bytes_of, degree, rule, traced
 from tileir import kernels
 from tileir.frontend import parse
 from tileir.ir.core import Kernel, Module
-from tileir.ir.diagnostics import Log
+from tileir.ir.diagnostics import CompileError, Log
 from tileir.ir.printer import print_module
 from tileir.layout import SharedLayout
 from tileir.lowering.amdgpu.compile import Compiled, Options, compile_kernel
@@ -27,7 +27,15 @@ from tileir.runtime import launch
 from tileir.target import get as get_target
 
 Tile = tuple[int, int, int]
-TILES: tuple[Tile, ...] = ((64, 64, 32), (64, 64, 64), (128, 128, 32), (128, 128, 64), (32, 64, 16), (256, 256, 64))
+TILES: tuple[Tile, ...] = (
+    (64, 64, 32),
+    (64, 64, 64),
+    (128, 128, 32),
+    (128, 128, 64),
+    (32, 64, 16),
+    (64, 128, 128),
+    (256, 256, 64),
+)
 
 # Accesses that are not free in any layout that the search knows: (LDS clocks, clocks without a conflict) of each. None.
 EXCEPTIONS: dict[tuple[str, str, str, Tile], set[tuple[int, int]]] = {}
@@ -66,6 +74,54 @@ def test_every_form_is_free_of_conflicts(chip: str, name: str, dtype: str) -> No
         assert len(found) >= 4 and all(r.proof.accesses for r in found)
         measured = {c for _, _, c in conflicts(found)}
         assert measured == EXCEPTIONS.get((chip, name, dtype, tile), set()), (tile, conflicts(found))
+
+
+SIZES = ((64, 64), (64, 128), (128, 64), (128, 128), (128, 256), (256, 128), (256, 256))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("waves", [4, 8])
+@pytest.mark.parametrize("dtype", list(SUM))
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("chip", CHIPS)
+def test_every_tile_of_every_form_is_free_of_conflicts(chip: str, name: str, dtype: str, waves: int) -> None:
+    """All tiles from 64 to 256 with 16 to 128 along k, 4 and 8 waves. What does not fit the chip is rejected with its reason."""
+    text = kernels.source("gemm_forms")
+    grid = "grid(cdiv(M, BM), cdiv(N, BN))"
+    assert grid in text
+    checked = 0
+    for m, n in SIZES:
+        for k in (16, 32, 64, 128):
+            params = parameters(dtype, (m, n, k))
+            module = parse(text.replace(grid, f"{grid} with(waves = {waves})"), "f.tile", params, kernel=f"gemm_{name}")
+            try:
+                result = run_pipeline(module, f"gemm_{name}", chip)
+            except CompileError as e:
+                assert {d.code for d in e.diagnostics} <= {"E0861", "E0863"}, e
+                continue
+            assert conflicts(analyse(result.kernel, result.context.target)) == [], (m, n, k)
+            checked += 1
+    assert checked >= 8
+
+
+# Widths that are no power of two, on which some accesses pay: (LDS clocks, clocks without a conflict) of each.
+WIDE: dict[tuple[str, str, int], set[tuple[int, int]]] = {
+    ("gfx942", "nt", 80): {(160, 96)},
+    ("gfx942", "nn", 80): {(160, 80), (160, 96)},
+    ("gfx942", "nn", 96): {(192, 96)},
+    ("gfx942", "tt", 80): {(160, 80), (160, 96)},
+    ("gfx942", "tt", 96): {(192, 96)},
+    ("gfx942", "tn", 80): {(160, 80)},
+    ("gfx942", "tn", 96): {(192, 96)},
+}
+
+
+@pytest.mark.parametrize("inner", [48, 80, 96])
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("chip", CHIPS)
+def test_widths_that_are_no_power_of_two(chip: str, name: str, inner: int) -> None:
+    found = reports("gemm_forms", f"gemm_{name}", chip, tuple(parameters("bf16", (64, 64, inner)).items()))
+    assert {c for _, _, c in conflicts(found)} == WIDE.get((chip, name, inner), set())
 
 
 OTHERS = (

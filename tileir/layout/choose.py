@@ -15,6 +15,9 @@ _TRIALS = 512
 _SOLUTIONS = 48
 """Free XOR layouts among which the one with the cheapest addresses is taken."""
 
+_MOST_PIECES = 16
+"""Rows of more pieces are not turned: there are too many ways."""
+
 _NODES = 4096
 """Bound on the steps of the search for them; it ends long before where there are any."""
 
@@ -141,6 +144,17 @@ def _paddings(plain: SharedLayout, base: int, direct_bytes: int | None, limit: i
         yield SharedLayout(rows, cols, elem_bits, "padded", (pitch,))
 
 
+def _rotations(plain: SharedLayout, base: int) -> Iterator[SharedLayout]:
+    """Rows of pieces that are no power of two, turned by one parity of the row's low bits."""
+    pieces, rest = divmod(plain.row_bytes, 1 << base)
+    if rest or pieces & pieces - 1 == 0 or pieces > _MOST_PIECES:
+        return
+    for turn in sorted(range(1, pieces), key=lambda t: (min(t, pieces - t), t)):
+        for mask in range(1, min(32, 1 << ceil_log2(plain.rows))):
+            args = (1 << base, mask, turn)
+            yield SharedLayout(plain.rows, plain.cols, plain.elem_bits, "rotate", args)
+
+
 def choose(
     shape: tuple[int, int],
     elem_bits: int,
@@ -186,6 +200,7 @@ def choose(
         lambda: iter(_swizzles(plain, base, top)),
         lambda: _xors(plain, loads, base, top),
         lambda: _paddings(plain, base, direct_bytes, pitch_limit),
+        lambda: _rotations(plain, base),
     )
     for family in families:
         for candidate in family():

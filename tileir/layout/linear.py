@@ -49,22 +49,11 @@ def ceil_log2(n: int) -> int:
     return (n - 1).bit_length()
 
 
-def fold_mask(extent: int) -> int:
-    """Largest 2ⁿ - 1 below ``extent``: ``coordinate & fold_mask(extent)`` always lies inside. See :func:`folded`."""
-    return (1 << extent.bit_length() - 1) - 1
-
-
 def folded(coordinates: IntArray, shape: Sequence[int]) -> IntArray:
-    """Coordinates [..., rank] in which every hole is replaced by the element that its low bits name.
-
-    A lane that must take part in a read, but has no element there, reads that one instead: it is inside the tile, and
-    usually the one that another lane reads at the same time, so that it costs nothing. Zeros in the highest bits of all
-    coordinates keep runs that divide the extents whole.
-    """
-    extents = np.array(shape, dtype=np.int64)
-    masks = np.array([fold_mask(n) for n in shape], dtype=np.int64)
-    hole = np.any(coordinates >= extents, axis=-1, keepdims=True)
-    return np.where(hole, coordinates & masks, coordinates)
+    """Coordinates [..., rank] with holes wrapped around into the tile: what a lane reads that must take part in a read, but has
+    no element there. It is usually what another lane reads at the same time, or lies as if the tile went on, so that it
+    costs nothing. Runs that divide the extents stay whole."""
+    return coordinates % np.array(shape, dtype=np.int64)
 
 
 def _is_power_of_two(n: int) -> bool:

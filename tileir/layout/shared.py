@@ -15,6 +15,7 @@ KINDS = {
     "rows": "rows",
     "swizzle": "swizzle(bits, base, shift)",
     "xor": "xor(bit, mask, …)",
+    "rotate": "rotate(bytes, row mask, pieces, …)",
     "padded": "padded(row pitch in bytes)",
     "slabs": "slabs(slab bytes, slab pitch in bytes)",
 }
@@ -32,6 +33,9 @@ class SharedLayout:
       up; granules of ``2**base`` bytes stay whole. The buffer is rounded up to ``2**(base + bits)`` bytes.
     * ``xor(bit, mask, …)``: for every pair, if bit ``bit`` of x is set, ``mask`` (< ``2**bit``) is XORed onto x: the
       general form of the swizzle.
+    * ``rotate(bytes, mask, pieces, …)``: rows are cut into pieces of ``bytes`` (a power of two) bytes and turned cyclically: for
+      every pair, if ``row & mask`` has an odd number of bits, by ``pieces``. The swizzle for rows that are no power of two; it
+      takes no room, so direct copies can produce it.
     * ``padded(pitch)``: rows start every ``pitch`` bytes.
     * ``slabs(bytes, pitch)``: pieces of ``bytes`` bytes of the image start every ``pitch`` bytes. This is the padding that
       direct-to-LDS loads can produce.
@@ -74,10 +78,24 @@ class SharedLayout:
                 raise LayoutError(f"{self}: every mask must be positive and below 2 ** bit, with bit at most 24")
             if list(self.args[::2]) != sorted(set(self.args[::2])):
                 raise LayoutError(f"{self}: the bits must be ascending and distinct")
+        elif self.kind == "rotate":
+            self._check_rotation()
         elif self.kind == "padded" and self.args[0] < self.row_bytes:
             raise LayoutError(f"{self}: the pitch must be at least the {self.row_bytes} bytes of a row")
         elif self.kind == "slabs" and not 1 <= self.args[0] <= self.args[1]:
             raise LayoutError(f"{self}: the pitch must be at least the {self.args[0]} bytes of a slab")
+
+    def _check_rotation(self) -> None:
+        piece = self.args[0] if self.args else 0
+        if len(self.args) < 3 or len(self.args) % 2 == 0:
+            raise LayoutError(f"{self}: needs the bytes of a piece, then pairs of a row mask and a number of pieces")
+        if piece < 1 or piece & piece - 1 or self.row_bytes % piece:
+            raise LayoutError(
+                f"{self}: pieces must be a power of two of bytes that divides the {self.row_bytes} of a row"
+            )
+        count = self.row_bytes // piece
+        if any(not (0 < mask < 1 << 16 and 0 < turn < count) for mask, turn in self._turns):
+            raise LayoutError(f"{self}: masks must be positive and below 65536, turns from 1 to {count - 1} pieces")
 
     @classmethod
     def from_spec(
@@ -112,6 +130,16 @@ class SharedLayout:
         return tuple(zip(self.args[::2], self.args[1::2], strict=True))
 
     @property
+    def _turns(self) -> tuple[tuple[int, int], ...]:
+        """(row mask, pieces) of a rotation."""
+        return tuple(zip(self.args[1::2], self.args[2::2], strict=True))
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether the map of image bytes is linear over GF(2)."""
+        return self.kind in ("rows", "swizzle", "xor")
+
+    @property
     def _interval(self) -> tuple[int, int]:
         """(bytes stored contiguously, distance of their starts); the image in one piece if there is no padding."""
         if self.kind == "padded":
@@ -144,6 +172,8 @@ class SharedLayout:
             return 1 << self.args[1]
         if self.kind == "xor":
             return min(mask & -mask for _, mask in self._pairs)
+        if self.kind == "rotate":
+            return self.args[0]
         interval, pitch = self._interval
         if interval >= self.image_bytes:
             return 1 << 24
@@ -160,6 +190,8 @@ class SharedLayout:
             for bit, mask in self._pairs:  # ascending, so a mask never changes a bit that is read later
                 x ^= (x >> bit & 1) * mask
             return x
+        if self.kind == "rotate":
+            return int(self.offset_of_image(x))
         interval, pitch = self._interval
         return x // interval * pitch + x % interval
 
@@ -174,6 +206,11 @@ class SharedLayout:
             for bit, mask in self._pairs:
                 y = y ^ (x >> bit & 1) * mask
             return y
+        if self.kind == "rotate":
+            row, place = np.divmod(x, self.row_bytes)
+            for mask, turn in self._turns:
+                place = place + _parity(row & mask) * turn * self.args[0]
+            return row * self.row_bytes + place % self.row_bytes
         interval, pitch = self._interval
         return x // interval * pitch + x % interval
 
@@ -234,3 +271,10 @@ class SharedLayout:
             interval, pitch = self._interval
             return interval % (lanes * bytes_per_lane) == 0 and pitch % 4 == 0
         return self.kind == "rows" or self.granule % bytes_per_lane == 0
+
+
+def _parity(x: IntArray) -> IntArray:
+    """1 where a number below 65536 has an odd number of bits."""
+    for shift in (8, 4, 2, 1):
+        x = x ^ x >> shift
+    return x & 1

@@ -9,7 +9,7 @@ import numpy as np
 
 from . import gf2
 from .banks import Access, coset
-from .linear import LANE_BITS, IntArray
+from .linear import IntArray
 from .shared import SharedLayout
 
 IMMEDIATE_RANGE = 1 << 16
@@ -70,11 +70,22 @@ def _echelon(vectors: list[int]) -> tuple[int, ...]:
     return tuple(rows[lead] for lead in sorted(rows))
 
 
+def _linear_parts(values: IntArray) -> IntArray | None:
+    """Per row of [rows, 2ⁿ] the change by each bit of the column number, [rows, n], or None if a row is not affine in them."""
+    delta = values ^ values[:, :1]
+    size = values.shape[1]
+    bits = [1 << i for i in range(size.bit_length() - 1)]
+    model = np.zeros_like(delta)
+    for i, bit in enumerate(bits):
+        model ^= (np.arange(size) >> i & 1) * delta[:, bit, None]
+    return delta[:, bits] if np.array_equal(model, delta) else None
+
+
 class Load:
     """One access, prepared so that many candidate layouts can be judged quickly.
 
-    If every instruction is affine over GF(2) in the lane (in image bytes), its degree in an XOR layout depends only on its
-    linear part: cosets have the degree of their subspace. So equal spans are judged once, by ranks.
+    If what a lane group reaches is affine over GF(2) in the lane (in image bytes), its degree in an XOR layout depends only on
+    the linear part: cosets have the degree of their subspace. So equal spans are judged once, by ranks.
     """
 
     def __init__(self, access: Access, row_bytes: int, elem_bits: int) -> None:
@@ -85,7 +96,7 @@ class Load:
         self.patterns = self._patterns()
         """(linear part, image bytes of lane 0 of the instructions that have it), or None if an instruction is not linear"""
         self.spans = self._spans()
-        """what the lane groups touch, or None if an instruction or a group is not linear"""
+        """what the lane groups touch, or None if one of them is not linear"""
 
     @property
     def register_bits(self) -> int:
@@ -98,55 +109,56 @@ class Load:
     def _patterns(self) -> list[tuple[tuple[int, ...], IntArray]] | None:
         if not len(self.image) or self.image.min() < 0:
             return None
-        delta = self.image ^ self.image[:, :1]
-        model = np.zeros_like(delta)
-        lanes = np.arange(delta.shape[1])
-        for i in range(LANE_BITS):
-            model ^= (lanes >> i & 1) * delta[:, 1 << i, None]
-        if not np.array_equal(model, delta):
+        parts = _linear_parts(self.image)
+        if parts is None:
             return None
         found: dict[tuple[int, ...], list[int]] = {}
-        parts = delta[:, [1 << i for i in range(LANE_BITS)]].tolist()
-        for part, start in zip(parts, self.image[:, 0].tolist(), strict=True):
+        for part, start in zip(parts.tolist(), self.image[:, 0].tolist(), strict=True):
             found.setdefault(tuple(part), []).append(start)
         return [(part, np.array(starts, dtype=np.int64)) for part, starts in found.items()]
 
     def _spans(self) -> tuple[Span, ...] | None:
         rule = self.access.rule
         words = -(-rule.bytes_per_lane // rule.bank_bytes)
-        cosets = [coset(g) for g in rule.lane_groups]
-        if self.patterns is None or words & words - 1 or rule.banks & rule.banks - 1:
+        if not len(self.image) or self.image.min() < 0 or words & words - 1 or rule.banks & rule.banks - 1:
             return None
-        low = max(rule.bytes_per_lane, rule.bank_bytes) - 1
+        if rule.bytes_per_lane >= rule.bank_bytes and np.any(
+            self.image & max(rule.bytes_per_lane, rule.bank_bytes) - 1
+        ):
+            return None
         dwords = [rule.bank_bytes << i for i in range(words.bit_length() - 1)]
         counts: dict[tuple[int, ...], int] = {}
-        for part, starts in self.patterns:
-            bits = int(np.bitwise_or.reduce(starts))
-            for v in part:
-                bits |= v
-            if rule.bytes_per_lane >= rule.bank_bytes and bits & low:
+        for group in rule.lane_groups:
+            found = coset(group)
+            if found is None:
                 return None
-            for found in cosets:
-                if found is None:
-                    return None
-                moved = [gf2.apply(part, v) & -rule.bank_bytes for v in found[1]]
-                span = _echelon([*moved, *dwords])
-                counts[span] = counts.get(span, 0) + len(starts)
+            first, basis = found
+            lanes = [first ^ gf2.apply(basis, i) for i in range(1 << len(basis))]
+            parts = _linear_parts(self.image[:, lanes])
+            if parts is None:
+                return None
+            for part in parts.tolist():
+                key = tuple(part)
+                counts[key] = counts.get(key, 0) + 1
+        spans: dict[tuple[int, ...], int] = {}
+        for part, count in counts.items():
+            span = _echelon([v & -rule.bank_bytes for v in part] + dwords)
+            spans[span] = spans.get(span, 0) + count
         mask = (rule.banks - 1) * rule.bank_bytes
-        return tuple(Span(span, mask, count) for span, count in counts.items())
+        return tuple(Span(span, mask, count) for span, count in spans.items())
 
     def _is_linear_in(self, shared: SharedLayout) -> bool:
         rule = self.access.rule
         whole = max(rule.bytes_per_lane, rule.bank_bytes)
-        return self.spans is not None and shared.kind not in ("padded", "slabs") and shared.granule >= whole
+        return self.spans is not None and shared.is_linear and shared.granule >= whole
 
     def address_registers(self, shared: SharedLayout) -> int:
         """As :func:`address_bases`. In an XOR layout, lanes move the bits that the linear part reaches; instructions share a
         register iff they agree in those."""
-        if not self._is_linear_in(shared) or shared.size_bytes > IMMEDIATE_RANGE:
+        if not self._is_linear_in(shared) or self.patterns is None or shared.size_bytes > IMMEDIATE_RANGE:
             return address_bases(self.access.addresses(shared))
         total = 0
-        for part, starts in self.patterns or ():
+        for part, starts in self.patterns:
             moving = 0
             for v in part:
                 moving |= shared.image_to_offset(v)

@@ -11,7 +11,6 @@ import numpy as np
 from tileir.ir.core import Op, Value
 from tileir.ir.types import Elem, SharedType, TileType
 from tileir.layout import Layout
-from tileir.layout.linear import fold_mask
 from tileir.layout.shared import SharedLayout
 from tileir.layout.transposed import elements_per_read
 from tileir.lowering.amdgpu.emit import views
@@ -83,20 +82,22 @@ def addresses(
 def read_address(s: State, buffer: Value, layout: Layout, r: int, view: SharedType | None = None) -> str:
     """LDS address that a lane reads for a register: of its element, or of the one that takes the place of a hole (see
     `tileir.layout.linear.folded`)."""
-    holes = [d for d in range(layout.rank) if masks(layout, d)]
-    if not holes:
-        return _address(s, buffer, view, layout, r, fold=False)
-    other = _address(s, buffer, view, layout, r, fold=True)
-    if all(_is_power_of_two(n) for n in layout.shape):  # folding keeps what lies inside
-        return other
-    return s.w.select(hole_test(s, layout, r), _address(s, buffer, view, layout, r, fold=False), other, POINTER)
+    fold = holed_registers(layout)[r]
+    return _address(s, buffer, view, layout, r, fold=fold)
+
+
+@lru_cache(maxsize=256)
+def holed_registers(layout: Layout) -> tuple[bool, ...]:
+    """For every register, whether some lane has no element in it."""
+    return tuple(np.any(layout.holes(), axis=(0, 1)).tolist())
 
 
 def _address(s: State, buffer: Value, view: SharedType | None, layout: Layout, r: int, *, fold: bool) -> str:
     t = view or buffer.type
     assert isinstance(t, SharedType)
     shared = buffer_layout(t)
-    if layout.rank == 2 and shared.kind in ("rows", "swizzle", "xor") and _is_power_of_two(shared.row_bytes):
+    linear = layout.rank == 2 and shared.is_linear and _is_power_of_two(shared.row_bytes)
+    if linear and (not fold or all(_is_power_of_two(n) for n in layout.shape)):
         return _xor_address(s, buffer, shared, layout, r, fold)
     return _added_address(s, buffer, shared, layout, r, fold)
 
@@ -111,11 +112,11 @@ def _image_weights(shared: SharedLayout) -> list[int]:
 
 def _xor_address(s: State, buffer: Value, shared: SharedLayout, layout: Layout, r: int, fold: bool) -> str:
     """Rows of 2ⁿ bytes: the offset is linear over GF(2) in lane, wave and register bits, so the register's part is XORed
-    onto the lanes' part; where no bits meet it becomes the immediate offset of the instruction. Folding drops high bits
-    of the coordinates, which is linear too."""
+    onto the lanes' part; where no bits meet it becomes the immediate offset of the instruction. Folding, of extents
+    of 2ⁿ, drops high bits of the coordinates, which is linear too."""
     w = s.w
     weights = _image_weights(shared)
-    kept = [fold_mask(n) if fold else -1 for n in layout.shape]
+    kept = [n - 1 if fold else -1 for n in layout.shape]
 
     def image(vector: Iterable[int]) -> int:
         return sum((x & k) * weight for x, k, weight in zip(vector, kept, weights, strict=True))
@@ -149,6 +150,8 @@ def _added_address(s: State, buffer: Value, shared: SharedLayout, layout: Layout
     w = s.w
     row, col = _matrix_place(s, layout, r, fold)
     size = shared.elem_bits // 8
+    if shared.kind == "rotate":
+        return _rotated_address(s, buffer, shared, row, col)
     if shared.kind in ("rows", "padded"):
         pitch = shared.args[0] if shared.kind == "padded" else shared.row_bytes
 
@@ -165,6 +168,40 @@ def _added_address(s: State, buffer: Value, shared: SharedLayout, layout: Layout
     return _image_address(s, buffer, shared, image)
 
 
+def _rotated_address(s: State, buffer: Value, shared: SharedLayout, row: Coordinate, col: Coordinate) -> str:
+    """Rows that are turned: rows that differ by a multiple of what the masks see share a register."""
+    w = s.w
+    period = 1 << max(mask.bit_length() for mask in shared.args[1::2])
+    far = row.offset // period * period
+    near = Coordinate(row.base, row.offset - far)
+
+    def start() -> str:
+        line = w.add(near.base, near.offset)
+        place = w.mul(w.add(col.base, col.offset), shared.elem_bits // 8)
+        turned = _turned(s, shared, line, place, back=False)
+        value = w.binary("add", w.mul(line, shared.row_bytes), turned)
+        return w.op(f"llvm.getelementptr inbounds {base(s, buffer)}[{value}] : ({POINTER}, i32) -> {POINTER}, i8")
+
+    return _offset(s, w.hoist(("lds rotated", base(s, buffer), shared, near, col), start), far * shared.row_bytes)
+
+
+def _turned(s: State, shared: SharedLayout, row: str, place: str, *, back: bool) -> str:
+    """Byte of a row after its rotation, or before it (`back`)."""
+    w = s.w
+    piece, size = shared.args[0], shared.row_bytes
+    for mask, turn in zip(shared.args[1::2], shared.args[2::2], strict=True):
+        odd = w.binary("and", row, w.const(mask))
+        for shift in (8, 4, 2, 1):
+            if mask >> shift:
+                odd = w.binary("xor", odd, w.binary("lshr", odd, w.const(shift)))
+        odd = w.binary("and", odd, w.const(1))
+        step = size - turn * piece if back else turn * piece
+        moved = w.binary("add", place, w.mul(odd, step))
+        beyond = w.icmp("uge", moved, w.const(size))
+        place = w.select(beyond, w.binary("sub", moved, w.const(size)), moved, "i32")
+    return place
+
+
 def _matrix_place(s: State, layout: Layout, r: int, fold: bool) -> tuple[Coordinate, Coordinate]:
     """Row and column of the element in a register; all dimensions but the last count as rows."""
     w = s.w
@@ -173,10 +210,8 @@ def _matrix_place(s: State, layout: Layout, r: int, fold: bool) -> tuple[Coordin
         c = coordinate(w, layout, r, d)
         if not fold:
             return c
-        inside = w.const(fold_mask(layout.shape[d]))
-        return Coordinate(
-            w.hoist(("fold", c, layout.shape[d]), lambda: w.binary("and", w.add(c.base, c.offset), inside)), 0
-        )
+        n = layout.shape[d]
+        return Coordinate(w.hoist(("fold", c, n), lambda: w.binary("urem", w.add(c.base, c.offset), w.const(n))), 0)
 
     *outer, col = (place(d) for d in range(layout.rank))
     row = outer[0] if outer else Coordinate(w.const(0), 0)
@@ -200,6 +235,10 @@ def _image_address(s: State, buffer: Value, shared: SharedLayout, image: str) ->
         for bit, mask in zip(shared.args[::2], shared.args[1::2], strict=True):
             one = w.binary("and", w.binary("lshr", image, w.const(bit)), w.const(1))
             image = w.binary("xor", image, w.mul(one, mask))
+    elif shared.kind == "rotate":
+        row = w.binary("udiv", image, w.const(shared.row_bytes))
+        place = w.binary("sub", image, w.mul(row, shared.row_bytes))
+        image = w.binary("add", w.mul(row, shared.row_bytes), _turned(s, shared, row, place, back=False))
     elif shared.kind in ("slabs", "padded"):
         size, pitch = shared.args if shared.kind == "slabs" else (shared.row_bytes, shared.args[0])
         slab = w.binary("udiv", image, w.const(size))
@@ -272,10 +311,10 @@ def load_transposed(s: State, op: Op) -> None:
 
 
 def hole_test(s: State, layout: Layout, r: int) -> str:
-    """True where the register holds an element, "" if it always does."""
+    """True where the register holds an element, "" if it does in every lane."""
     w = s.w
     result = ""
-    for d in range(layout.rank):
+    for d in range(layout.rank if holed_registers(layout)[r] else 0):
         if masks(layout, d):
             c = coordinate(w, layout, r, d)
             test = w.hoist(
@@ -378,7 +417,7 @@ def _slab_sources(shared: SharedLayout, count: int, waves: int, piece: int) -> t
     """For each of the `count` slabs that a wave copies: the first slab with the same source in every lane and wave but for a
     number of rows, and that number. Slabs that differ by rows share the registers with their coordinates."""
     offsets = np.arange(count * waves * views.LANES).reshape(count, -1) * piece
-    moved = shared.kind in ("swizzle", "xor")
+    moved = shared.kind in ("swizzle", "xor", "rotate")
     sources = shared.image_of_offset(np.minimum(offsets, shared.size_bytes - piece)) if moved else offsets
     found: list[tuple[int, int]] = []
     for i, source in enumerate(
@@ -480,6 +519,10 @@ def _source_image(s: State, shared: SharedLayout, offset: str) -> str:
             one = w.binary("and", w.binary("lshr", image, w.const(bit)), w.const(1))
             image = w.binary("xor", image, w.mul(one, mask))
         return image
+    if shared.kind == "rotate":
+        row = w.binary("udiv", offset, w.const(shared.row_bytes))
+        place = w.binary("sub", offset, w.mul(row, shared.row_bytes))
+        return w.binary("add", w.mul(row, shared.row_bytes), _turned(s, shared, row, place, back=True))
     return offset
 
 
