@@ -57,9 +57,7 @@ def test_load_format(chip: str, data: int, number: int) -> None:
   %v = call <4 x float> @llvm.amdgcn.struct.buffer.load.format.v4f32(<4 x i32> %r, i32 %t, i32 0, i32 0, i32 0)
   %p = getelementptr <4 x float>, ptr addrspace(1) %out, i32 %t
   store <4 x float> %v, ptr addrspace(1) %p"""
-    declaration = (
-        "declare <4 x float> @llvm.amdgcn.struct.buffer.load.format.v4f32(<4 x i32>, i32, i32, i32, i32)"
-    )
+    declaration = "declare <4 x float> @llvm.amdgcn.struct.buffer.load.format.v4f32(<4 x i32>, i32, i32, i32, i32)"
     flags = SELECT | number << 12 | data << 15
     got, _ = run(kernel(body, 16, 60, flags, declaration), chip, np.zeros(256, np.uint32), raw)
     for lane in range(64):

@@ -12,7 +12,7 @@ from simulator_samples import rounds, ulp_distance
 from tileir.simulator.native.dpp import source_lanes
 from tileir.simulator.spec import packed
 from tileir.simulator.spec.core import DTYPES
-from tileir.simulator.spec.vector_int import SATURATING, bitop3
+from tileir.simulator.spec.vector_int import CLAMPED, SATURATING, bitop3
 
 LANES = np.arange(64)
 
@@ -93,6 +93,27 @@ def test_integer_saturation(name: str) -> None:
         b.set(v(2), y)
         run(b, name, v(3), v(1), v(2), clamp=1)
         assert np.array_equal(b.get(v(3), DTYPES[ty]), SATURATING[name](x, y))
+
+
+@pytest.mark.parametrize("name", sorted(CLAMPED))
+def test_integer_clamp(name: str) -> None:
+    """The exact result, limited to the type."""
+    ty, exact = CLAMPED[name]
+    narrow = name.endswith("16") and "mad" in name
+    wide = f"{ty[0]}32"
+    types = [f"{ty[0]}16"] * 2 + [ty] if narrow else [wide] * 3
+    dtype = DTYPES[ty]
+    limits = np.iinfo(dtype)
+    accumulates = "c_" in name
+    b = Bench()
+    for patterns in rounds(types, seed=7):
+        sources = [p.view(DTYPES[t]) for p, t in zip(patterns, types, strict=True)]
+        operands = [v(1), v(2), v(3) if accumulates else v(4)]
+        for operand, values in zip(operands, sources, strict=True):
+            b.set(operand, values)
+        run(b, name, v(3), v(1), v(2), *([] if accumulates else [v(4)]), clamp=1)
+        want = [max(limits.min, min(limits.max, exact(*(int(x) for x in lane)))) for lane in zip(*sources, strict=True)]
+        assert b.get(v(3), dtype).tolist() == want
 
 
 def test_sixteen_bit_halves() -> None:

@@ -146,7 +146,8 @@ def one_dword(data: int, number: int, word: int) -> list[float]:
         imm(0),
         encoding="mtbuf",
         idxen=1,
-        dfmt=data, nfmt=number,
+        dfmt=data,
+        nfmt=number,
     )
     b.must_run(load, DONE)
     return [float(b.get(v(10 + i), np.float32)[0]) for i in range(4)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import ml_dtypes
@@ -20,7 +21,7 @@ from tileir.simulator.spec import memory as memory_spec
 from tileir.simulator.spec.core import DTYPES, VECTOR
 from tileir.simulator.spec.matrix import SMALL, decode_small, multiply, parse
 from tileir.simulator.spec.sparse import sparse_product
-from tileir.simulator.spec.vector_int import bitop3
+from tileir.simulator.spec.vector_int import CLAMPED, bitop3
 
 Array = np.ndarray[Any, Any]
 NUMPY: dict[str, Any] = {
@@ -122,6 +123,22 @@ for _builtin, _spec in {
     "ashr_pk_u8_i32": "v_ashr_pk_u8_i32", "mbcnt_lo": "v_mbcnt_lo_u32_b32", "mbcnt_hi": "v_mbcnt_hi_u32_b32",
 }.items():  # fmt: skip
     _vector(_builtin, _spec)
+
+
+def _dot_product(plain: str, call: Call) -> Array:
+    """The constant asks for saturation."""
+    if not call.constants[0]:
+        words = (
+            np.ascontiguousarray(a).view(DTYPES[t]).reshape(64)
+            for a, t in zip(call.arguments, VECTOR[plain].sources, strict=True)
+        )
+        return np.asarray(VECTOR[plain].function(*words))
+    ty, exact = CLAMPED[plain]
+    limits = np.iinfo(DTYPES[ty])
+    words = [np.ascontiguousarray(a).view(DTYPES[ty]).reshape(64).tolist() for a in call.arguments]
+    return np.array([max(limits.min, min(limits.max, exact(*lane))) for lane in zip(*words, strict=True)], DTYPES[ty])
+
+
 for _builtin, _spec in {
     "fdot2": "v_dot2_f32_f16", "sdot2": "v_dot2_i32_i16", "udot2": "v_dot2_u32_u16", "sdot4": "v_dot4_i32_i8",
     "udot4": "v_dot4_u32_u8", "sdot8": "v_dot8_i32_i4", "udot8": "v_dot8_u32_u4", "fdot2_f32_bf16": "v_dot2_f32_bf16",
@@ -129,6 +146,8 @@ for _builtin, _spec in {
 }.items():  # fmt: skip
     _vector(_builtin, _spec, [(0,)])
     CALLS[_builtin].picks = "v_dot"
+    if _spec in CLAMPED:
+        CALLS[_builtin] = Family(partial(_dot_product, _spec), [(0,), (1,)], "v_dot")
 CALLS["ldexph"] = Family(
     lambda c: VECTOR["v_ldexp_f16"].function(c.arguments[0], c.arguments[1].astype(np.int16)),
     picks="v_ldexp_f16",

@@ -108,6 +108,20 @@ def limit_half(b: Builder, value: Value, sources: list[Value]) -> Value:
     return overflow.select(largest, value)
 
 
+_NO_OVERFLOW = (
+    "v_min",
+    "v_max",
+    "v_med3",
+    "v_cvt_i",
+    "v_cvt_u",
+    "v_cvt_flr",
+    "v_cvt_rpi",
+    "v_cvt_norm",
+    "v_cvt_pknorm",
+)
+"""Integer results that are one of the sources, or saturate anyway: the clamp bit changes nothing."""
+
+
 class Frame:
     """Emits one specialised vector op."""
 
@@ -144,7 +158,8 @@ class Frame:
                 raise Unsupported(f"{inst.name} with destination {operand.kind}{operand.index}")
             if ty != "m":
                 require(operand, WIDTH[ty] // 32, inst.name)
-        if self.clamp and signature.results[0] in ("i16", "i32", "i64") and signature.saturate is None:
+        integer = signature.results[0] in ("i16", "i32", "i64")
+        if self.clamp and integer and signature.saturate is None and not inst.name.startswith(_NO_OVERFLOW):
             raise Unsupported(f"clamp on {inst.name}")
 
     def _source(self, i: int, operand: Operand, ty: str, op_sel: int) -> _Source:

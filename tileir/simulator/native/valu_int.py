@@ -162,6 +162,53 @@ def _saturating(name: str) -> Callable[[Builder, Value, Value], Value]:
     return lambda b, x, y: b.intrinsic(name, x, y)
 
 
+def _limited(expression: Callable[..., Value], kind: str) -> Callable[..., Value]:
+    """An exact sum as i64, as ``expression`` gives it, clamped to a type such as ``u16`` or ``i32``."""
+    bits_ = int(kind[1:])
+    low, high = (0, (1 << bits_) - 1) if kind[0] == "u" else (-(1 << bits_ - 1), (1 << bits_ - 1) - 1)
+
+    def saturate(b: Builder, *sources: Value) -> Value:
+        exact = expression(b, *sources)
+        inside = b.intrinsic("smin", b.intrinsic("smax", exact, b.const(exact.ty, low)), b.const(exact.ty, high))
+        return inside.trunc(f"i{bits_}")
+
+    return saturate
+
+
+def _wide(signed: bool) -> Callable[[Value], Value]:
+    return (lambda v: v.sext("i64")) if signed else (lambda v: v.zext("i64"))
+
+
+def _wide_mad(kind: str, *, low24: bool = False) -> Callable[..., Value]:
+    """x y + z, clamped."""
+    extend = _wide(kind[0] == "i")
+
+    def expression(b: Builder, x: Value, y: Value, z: Value) -> Value:
+        if low24:
+            x, y = _low24(x, kind[0] == "i"), _low24(y, kind[0] == "i")
+        return extend(x) * extend(y) + extend(z)
+
+    return _limited(expression, kind)
+
+
+def _wide_dot(parts: int, signed: bool) -> Callable[..., Value]:
+    width, extend = 32 // parts, _wide(signed)
+
+    def expression(b: Builder, x: Value, y: Value, z: Value) -> Value:
+        total = extend(z)
+        for i in range(parts):
+            p, q = (extend((v >> width * i if i else v).trunc(f"i{width}")) for v in (x, y))
+            total = total + p * q
+        return total
+
+    return _limited(expression, "i32" if signed else "u32")
+
+
+def _wide_sad(width: int) -> Callable[..., Value]:
+    zero = _sad(width)
+    return _limited(lambda b, x, y, z: zero(b, x, y, b.const(z.ty, 0)).zext("i64") + z.zext("i64"), "u32")
+
+
 def _cndmask(b: Builder, x: Value, y: Value, mask: Value) -> Value:
     return mask.select(y, x)
 
@@ -206,12 +253,20 @@ SIGNATURES: dict[str, Signature] = {
     "v_mul_u32_u24": sig("i32 = i32 i32", _mul24(False, False)),
     "v_mul_hi_i32_i24": sig("i32 = i32 i32", _mul24(True, True)),
     "v_mul_hi_u32_u24": sig("i32 = i32 i32", _mul24(False, True)),
-    "v_mad_i32_i24": sig("i32 = i32 i32 i32", lambda b, x, y, z: _mul24(True, False)(b, x, y) + z),
-    "v_mad_u32_u24": sig("i32 = i32 i32 i32", lambda b, x, y, z: _mul24(False, False)(b, x, y) + z),
+    "v_mad_i32_i24": sig(
+        "i32 = i32 i32 i32", lambda b, x, y, z: _mul24(True, False)(b, x, y) + z, saturate=_wide_mad("i32", low24=True)
+    ),
+    "v_mad_u32_u24": sig(
+        "i32 = i32 i32 i32", lambda b, x, y, z: _mul24(False, False)(b, x, y) + z, saturate=_wide_mad("u32", low24=True)
+    ),
     "v_mad_u64_u32": sig("i64 m = i32 i32 i64", lambda b, x, y, z: _mad64(b, x, y, z, False)),
     "v_mad_i64_i32": sig("i64 m = i32 i32 i64", lambda b, x, y, z: _mad64(b, x, y, z, True)),
-    "v_mad_u32_u16": sig("i32 = i16 i16 i32", lambda b, x, y, z: x.zext("i32") * y.zext("i32") + z),
-    "v_mad_i32_i16": sig("i32 = i16 i16 i32", lambda b, x, y, z: x.sext("i32") * y.sext("i32") + z),
+    "v_mad_u32_u16": sig(
+        "i32 = i16 i16 i32", lambda b, x, y, z: x.zext("i32") * y.zext("i32") + z, saturate=_wide_mad("u32")
+    ),
+    "v_mad_i32_i16": sig(
+        "i32 = i16 i16 i32", lambda b, x, y, z: x.sext("i32") * y.sext("i32") + z, saturate=_wide_mad("i32")
+    ),
     "v_min_i32": sig("i32 = i32 i32", lambda b, x, y: b.intrinsic("smin", x, y)),
     "v_max_i32": sig("i32 = i32 i32", lambda b, x, y: b.intrinsic("smax", x, y)),
     "v_min_u32": sig("i32 = i32 i32", lambda b, x, y: b.intrinsic("umin", x, y)),
@@ -237,32 +292,32 @@ SIGNATURES: dict[str, Signature] = {
     "v_and_or_b32": sig("i32 = i32 i32 i32", lambda b, x, y, z: (x & y) | z),
     "v_or3_b32": sig("i32 = i32 i32 i32", lambda b, x, y, z: x | y | z),
     "v_xad_u32": sig("i32 = i32 i32 i32", lambda b, x, y, z: (x ^ y) + z),
-    "v_sad_u8": sig("i32 = i32 i32 i32", _sad(8)),
-    "v_sad_u16": sig("i32 = i32 i32 i32", _sad(16)),
+    "v_sad_u8": sig("i32 = i32 i32 i32", _sad(8), saturate=_wide_sad(8)),
+    "v_sad_u16": sig("i32 = i32 i32 i32", _sad(16), saturate=_wide_sad(16)),
     "v_sad_u32": sig("i32 = i32 i32 i32", _sad(32)),
     "v_mbcnt_lo_u32_b32": sig("i32 = i32 i32", _mbcnt(False), lane=True),
     "v_mbcnt_hi_u32_b32": sig("i32 = i32 i32", _mbcnt(True), lane=True),
     "v_cndmask_b32": sig("i32 = i32 i32 m", _cndmask),
-    "v_dot4_i32_i8": sig("i32 = i32 i32 i32", _dot(4, True), plain=True),
-    "v_dot4_u32_u8": sig("i32 = i32 i32 i32", _dot(4, False), plain=True),
-    "v_dot8_i32_i4": sig("i32 = i32 i32 i32", _dot(8, True), plain=True),
-    "v_dot8_u32_u4": sig("i32 = i32 i32 i32", _dot(8, False), plain=True),
-    "v_dot2_i32_i16": sig("i32 = i32 i32 i32", _dot(2, True), plain=True),
-    "v_dot2_u32_u16": sig("i32 = i32 i32 i32", _dot(2, False), plain=True),
-    "v_dot4c_i32_i8": sig("i32 = i32 i32", _dot(4, True), accumulate=True),
-    "v_dot8c_i32_i4": sig("i32 = i32 i32", _dot(8, True), accumulate=True),
-    "v_dot2c_i32_i16": sig("i32 = i32 i32", _dot(2, True), accumulate=True),
+    "v_dot4_i32_i8": sig("i32 = i32 i32 i32", _dot(4, True), plain=True, saturate=_wide_dot(4, True)),
+    "v_dot4_u32_u8": sig("i32 = i32 i32 i32", _dot(4, False), plain=True, saturate=_wide_dot(4, False)),
+    "v_dot8_i32_i4": sig("i32 = i32 i32 i32", _dot(8, True), plain=True, saturate=_wide_dot(8, True)),
+    "v_dot8_u32_u4": sig("i32 = i32 i32 i32", _dot(8, False), plain=True, saturate=_wide_dot(8, False)),
+    "v_dot2_i32_i16": sig("i32 = i32 i32 i32", _dot(2, True), plain=True, saturate=_wide_dot(2, True)),
+    "v_dot2_u32_u16": sig("i32 = i32 i32 i32", _dot(2, False), plain=True, saturate=_wide_dot(2, False)),
+    "v_dot4c_i32_i8": sig("i32 = i32 i32", _dot(4, True), accumulate=True, saturate=_wide_dot(4, True)),
+    "v_dot8c_i32_i4": sig("i32 = i32 i32", _dot(8, True), accumulate=True, saturate=_wide_dot(8, True)),
+    "v_dot2c_i32_i16": sig("i32 = i32 i32", _dot(2, True), accumulate=True, saturate=_wide_dot(2, True)),
     # 16 bit
     "v_add_u16": sig("i16 = i16 i16", lambda b, x, y: x + y, saturate=_saturating("uadd.sat")),
     "v_sub_u16": sig("i16 = i16 i16", lambda b, x, y: x - y, saturate=_saturating("usub.sat")),
-    "v_subrev_u16": sig("i16 = i16 i16", lambda b, x, y: y - x),
+    "v_subrev_u16": sig("i16 = i16 i16", lambda b, x, y: y - x, saturate=lambda b, x, y: b.intrinsic("usub.sat", y, x)),
     "v_add_i16": sig("i16 = i16 i16", lambda b, x, y: x + y, saturate=_saturating("sadd.sat")),
     "v_sub_i16": sig("i16 = i16 i16", lambda b, x, y: x - y, saturate=_saturating("ssub.sat")),
     "v_mul_lo_u16": sig("i16 = i16 i16", lambda b, x, y: x * y),
-    "v_mad_u16": sig("i16 = i16 i16 i16", lambda b, x, y, z: x * y + z, preserve=True),
-    "v_mad_i16": sig("i16 = i16 i16 i16", lambda b, x, y, z: x * y + z, preserve=True),
-    "v_mad_legacy_u16": sig("i16 = i16 i16 i16", lambda b, x, y, z: x * y + z),
-    "v_mad_legacy_i16": sig("i16 = i16 i16 i16", lambda b, x, y, z: x * y + z),
+    "v_mad_u16": sig("i16 = i16 i16 i16", lambda b, x, y, z: x * y + z, preserve=True, saturate=_wide_mad("u16")),
+    "v_mad_i16": sig("i16 = i16 i16 i16", lambda b, x, y, z: x * y + z, preserve=True, saturate=_wide_mad("i16")),
+    "v_mad_legacy_u16": sig("i16 = i16 i16 i16", lambda b, x, y, z: x * y + z, saturate=_wide_mad("u16")),
+    "v_mad_legacy_i16": sig("i16 = i16 i16 i16", lambda b, x, y, z: x * y + z, saturate=_wide_mad("i16")),
     "v_lshlrev_b16": sig("i16 = i16 i16", lambda b, x, y: y << (x & 15)),
     "v_lshrrev_b16": sig("i16 = i16 i16", lambda b, x, y: y >> (x & 15)),
     "v_ashrrev_i16": sig("i16 = i16 i16", lambda b, x, y: y.ashr(x & 15)),

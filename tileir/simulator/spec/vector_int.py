@@ -302,3 +302,46 @@ def bitop3(table: int, x: Array, y: Array, z: Array) -> Array:
         index = (x >> shift & 1) * 4 + (y >> shift & 1) * 2 + (z >> shift & 1)
         out |= (np.uint64(table) >> index.astype(np.uint64) & np.uint64(1)).astype(x.dtype) << shift
     return out
+
+
+def _parts(x: int, width: int, signed: bool) -> list[int]:
+    out = []
+    for i in range(32 // width):
+        part = x >> width * i & ((1 << width) - 1)
+        out.append(part - (1 << width) if signed and part >> width - 1 else part)
+    return out
+
+
+def _exact_dot(width: int, signed: bool) -> Callable[[int, int, int], int]:
+    def dot(x: int, y: int, z: int) -> int:
+        pairs = zip(_parts(x & 0xFFFFFFFF, width, signed), _parts(y & 0xFFFFFFFF, width, signed), strict=True)
+        return sum(p * q for p, q in pairs) + z
+
+    return dot
+
+
+def _exact_sad(width: int) -> Callable[[int, int, int], int]:
+    return lambda x, y, z: (
+        sum(abs(p - q) for p, q in zip(_parts(x, width, False), _parts(y, width, False), strict=True)) + z
+    )
+
+
+def _low(x: int, signed: bool) -> int:
+    x &= 0xFFFFFF
+    return x - (1 << 24) if signed and x >> 23 else x
+
+
+CLAMPED: dict[str, tuple[str, Callable[[int, int, int], int]]] = {
+    "v_mad_i32_i24": ("i32", lambda x, y, z: _low(x, True) * _low(y, True) + z),
+    "v_mad_u32_u24": ("u32", lambda x, y, z: _low(x, False) * _low(y, False) + z),
+    "v_mad_u32_u16": ("u32", lambda x, y, z: x * y + z),
+    "v_mad_i32_i16": ("i32", lambda x, y, z: x * y + z),
+    **dict.fromkeys(("v_mad_u16", "v_mad_legacy_u16"), ("u16", lambda x, y, z: x * y + z)),
+    **dict.fromkeys(("v_mad_i16", "v_mad_legacy_i16"), ("i16", lambda x, y, z: x * y + z)),
+    "v_sad_u8": ("u32", _exact_sad(8)),
+    "v_sad_u16": ("u32", _exact_sad(16)),
+    **{f"v_dot{32 // w}_{'i' if s else 'u'}32_{'i' if s else 'u'}{w}": ("i32" if s else "u32", _exact_dot(w, s))
+       for w in (4, 8, 16) for s in (True, False)},
+    **{f"v_dot{32 // w}c_i32_i{w}": ("i32", _exact_dot(w, True)) for w in (4, 8, 16)},
+}  # fmt: skip
+"""Result type and exact value of three-operand ops, which the clamp bit limits to that type."""
