@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.kernels.harness import DTYPES, device, integers
 from tileir.frontend import parse
 from tileir.ir.core import Kernel, Module, Op
 from tileir.ir.diagnostics import CompileError
+from tileir.lowering.amdgpu.compile import compile_kernel
 from tileir.passes.allocate_lds import PASS, allocate, check_allocation
 from tileir.passes.base import Context
-from tileir.passes.lds_sizes import Buffer
+from tileir.passes.lds_sizes import Buffer, buffers
+from tileir.runtime import launch
 from tileir.target import get
 
 
@@ -161,3 +165,31 @@ def test_random_lifetimes_never_collide(found: list[Buffer]) -> None:
         for b in found[:i]:
             apart = start + a.size <= places[b.op] or places[b.op] + b.size <= start
             assert apart or not a.meets(b)
+
+
+CHAIN = """tileir 1
+
+kernel @chain(%A: global<bf16[M, 256]>, %B: global<bf16[256, 64]>, %D: global<bf16[64, 128]>, %C: global<f32[M, 128]>)
+    grid(cdiv(M, 64)) {
+  %i = program_id()
+  %p = mma(load(%A[%i * 64 +: 64, 0 +: 256]), load(%B[0 +: 256, 0 +: 64]))
+  store(mma(convert<bf16>(%p), load(%D[0 +: 64, 0 +: 128])), %C[%i * 64 +: 64, 0 +: 128])
+}
+"""
+
+
+@pytest.mark.parametrize("chip", ["gfx942", "gfx950"])
+def test_buffers_that_share_bytes_keep_their_contents(chip: str) -> None:
+    """Operands of a product that follows another lie in the bytes of the first one's: together they exceed the LDS of gfx942.
+    By hand: A and B take 32 KiB each, D 16 KiB."""
+    kernel = compile_kernel(parse(CHAIN, "chain.tile"), "", chip)
+    assert kernel.final is not None
+    found = buffers(kernel.final)
+    lds = kernel.final.attrs["lds"]
+    assert isinstance(lds, int) and lds <= 65536 < sum(b.size for b in found)
+    rng = np.random.default_rng(0)
+    a, b, d = (integers(rng, shape, DTYPES["bf16"], 1) for shape in ((70, 256), (256, 64), (64, 128)))
+    c = np.zeros((70, 128), np.float32)
+    launch(kernel, {"A": a, "B": b, "D": d, "C": c}, device(f"simulator:{chip}"))
+    p = (a.astype(np.float32) @ b.astype(np.float32)).astype(DTYPES["bf16"]).astype(np.float32)
+    assert np.array_equal(c, p @ d.astype(np.float32))
