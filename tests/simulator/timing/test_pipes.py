@@ -189,3 +189,33 @@ def test_stalls_have_causes(chip: str) -> None:
     two = _matrix("v_mfma_f32_32x32x8_f16", 16, 2, 2, 0) + "\n" + _matrix("v_mfma_f32_32x32x8_f16", 16, 2, 2, 16)
     busy = timed(ZEROS + "\n" + (two + "\n") * 32, chip)
     assert max(busy.total.stalls, key=lambda cause: busy.total.stalls[cause]) == "mfma_busy"
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize(
+    ("body", "expected"), [("ds_bpermute_b32 v4, v2, v3", 8), ("ds_swizzle_b32 v4, v2 offset:swizzle(SWAP,1)", 8)]
+)
+def test_moves_across_lanes_use_the_lds(chip: str, body: str, expected: int) -> None:
+    """Like writes of 4 bytes (assumed): 512 bytes of a pair of waves at half of 128 bytes a clock."""
+    assert clocks_of_each(body, chip, before=LANE_ADDRESSES, waves=4, lds=256) == expected
+
+
+def test_direct_loads_use_the_bandwidth_of_the_lds() -> None:
+    """A load to LDS and a read with 4-way conflicts share the pair of SIMDs: 16 clocks for the one, 32 for the other."""
+    chip, op = "gfx950", "ds_read_b128"
+    before = LANE_ADDRESSES + "s_mov_b32 m0, 0x2000\nv_lshlrev_b32 v1, 4, v0\n"
+    options = {"waves": 2, "lds": 16384, "data": conflicting(chip, op, 4)}
+    read = f"{op} v[4:7], v2\n" * 4
+    alone = clocks_of_each(read, chip, before=before, times=16, **options)
+    both = clocks_of_each(read + "global_load_lds_dwordx4 v1, s[4:5]", chip, before=before, times=16, **options)
+    assert (alone, both) == (4 * 2 * 32, 4 * 2 * 32 + 2 * 16)
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_cache_control_is_no_load(chip: str) -> None:
+    """buffer_inv does not count: the wait for the load before it is the same."""
+    load = "global_load_dword v4, v1, s[4:5]\n"
+    plain, inv = (
+        timed(LANE_ADDRESSES + load + more + "s_waitcnt vmcnt(0)\n", chip) for more in ("", "buffer_inv sc1\n")
+    )
+    assert 0 <= inv.cu.clocks - plain.cu.clocks <= 16

@@ -148,8 +148,9 @@ class _Maker:
         dwords = max(1, -(-classify.width(inst.name) // self.target.register_bytes))
         least = self.model.clocks("vmem_issue_clocks_min")
         row["busy"] = max(least, dwords * self.model.clocks("vmem_issue_clocks_per_dword"))
-        if class_ == classify.CACHE:
+        if class_ == classify.CACHE:  # has no result to wait for
             row["busy"] = least
+            return 0
         flags = layout.F_VM
         if class_ == classify.TO_LDS:
             flags |= layout.F_TO_LDS
