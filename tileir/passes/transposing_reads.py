@@ -38,7 +38,9 @@ def addressed_layout(t: TileType) -> Layout | None:
     if t.layout is None or t.rank != 2 or t.elem.bits not in READS:
         return None
     n = elements_per_read(t.elem.bits)
-    if t.shape[0] % n or t.shape[1] % n or t.layout.contiguous(0) < n:
+    if t.shape[0] % n or t.shape[1] % n:
+        return None
+    if t.layout.padded_shape != t.shape and t.layout.contiguous(0) < n:  # a read must lie inside or outside as a whole
         return None
     try:
         return transposed_source(t.layout, t.elem.bits)
