@@ -25,7 +25,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,8 @@ class Result:
     parameters: str
     versions: str
     host_seconds: float
+    choice: str = ""
+    """Which of several candidates this is."""
 
 
 class Compiler:
@@ -175,8 +177,27 @@ def check(compiled: tuple[bytes, Point], rebuild: Point) -> None:
 
 
 def run(point: Point, compiler: Compiler) -> Result:
-    """Compiles, checks and estimates a point."""
+    """Compiles, checks and estimates a point; of several candidates the one with the best estimate, as an autotuner takes
+    the one with the best measurement."""
     rebuild = point["rebuild"]
+    if "candidates" not in rebuild:
+        return run_one(rebuild, compiler)
+    found: list[Result] = []
+    for candidate in rebuild["candidates"]:
+        chosen = rebuild | {
+            "constants": rebuild["constants"] | candidate["constants"],
+            "options": candidate["options"],
+            "attention": rebuild["attention"] | {"rows": candidate["constants"]["ROWS"]},
+        }
+        names = ", ".join(
+            f"{name} {value}" for part in ("constants", "options") for name, value in candidate[part].items()
+        )
+        found.append(replace(run_one(chosen, compiler), choice=names))
+    best = max(found, key=lambda result: result.tflops)
+    return replace(best, host_seconds=sum(result.host_seconds for result in found))
+
+
+def run_one(rebuild: Point, compiler: Compiler) -> Result:
     started = time.perf_counter()
     compiled = compiler.compile(rebuild)
     check(compiled, rebuild)
@@ -275,7 +296,9 @@ def table(points: Sequence[Point], results: dict[str, Result]) -> list[str]:
             "" if tflops is None else f"{tflops:.0f}",
             f"{result.tflops:.0f}",
             clock,
-            point["same"] + ("" if point["counted"] else "; **not counted**"),
+            point["same"]
+            + (f": {result.choice}" if result.choice else "")
+            + ("" if point["counted"] else "; **not counted**"),
         ]
         lines.append("| " + " | ".join(cells) + " |")
     return lines
