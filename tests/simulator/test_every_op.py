@@ -6,8 +6,11 @@ family, or in two, fails; so does an op that is added without a specification.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterable
 from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,8 +26,11 @@ import test_special_ops as special
 import test_typed_buffers as typed
 import test_vector_ops as vector_ops
 
+from tileir.simulator.decoder import decode
 from tileir.simulator.decoder.table import CHIPS, load
-from tileir.simulator.native.registry import OPS
+from tileir.simulator.engine import engine
+from tileir.simulator.native.op import Context, Op, Unsupported
+from tileir.simulator.native.registry import OPS, lower
 from tileir.simulator.spec import control, convert, media, vector_float, vector_int  # noqa: F401  (they fill VECTOR)
 from tileir.simulator.spec import memory as memory_spec
 from tileir.simulator.spec.core import VECTOR
@@ -209,6 +215,65 @@ def _cases() -> list[Any]:
 def test_native_equals_specification(name: str) -> None:
     assert name in RUNNERS, f"{name} is executed without a specification"
     RUNNERS[name](name)
+
+
+FORMS_NOT_EXECUTED: dict[str, str] = {
+    r"clamp on v_(addc?|subb?|subrev|subbrev)_co_u32": "what becomes of the carry is not documented",
+    r"clamp on v_(mad|mul|mqsad|qsad|msad|sad|pk_mad|pk_mul)\w*": "saturating products that no compiler asks for",
+    r"clamp on v_(dot|pk_min|pk_max|pk_\w*rev|cvt_pk)\w*": "the bit has no documented effect",
+    r"clamp on v_(and|or|xor|xnor|not|bf|ff|alignb|lshl|lshr|ashr|mov|cndmask|frexp_exp|perm|prng|sat_pk)\w*": "the bit has no documented effect",
+    r"operand src_(execz|vccz|pops_exiting_wave_id)": "compilers branch on these conditions and do not compute with them",
+    r"v_cvt_\w+ with (other selectors or modifiers than its own|a modifier on packed elements)": "no documented meaning",
+    r"v_pk_fmac_f16 with modifiers, constants or SDWA|v_pk_fmac_f16 with clamp or in a .*": "which half they concern is not documented",
+    r"v_dot\w+ with selectors or negation": "no compiler uses them",
+    r"v_mfma_\w+ with (cbsz or blgp|cbsz \d+ and abid \d+ for \d+ blocks)": "the ISA allows them where A has that many blocks",
+    r"v_mfma_\w+ with negated operands": "only f64 operands can be negated",
+    r"buffer_load_format_x to LDS": "what a conversion leaves in LDS is not documented",
+    r"clamp on v_p(ack_b32_f16|k_mov_b32)": "the bit has no documented effect",
+    r"the wave would stop for good.*|message \d+ has no receiver.*": "nobody answers",
+    r"(writing )?hardware register \d+": "only MODE, HW_ID and XCC_ID are there",
+    r"s_\w+ with (an operand that is no scalar register|these operands)": "a constant where the program goes on at",
+    r"\w+ with registers relative to M0": "only v_mov_b32 is",
+}
+"""Encodings of executed instructions that fault, by what the fault says, and why."""
+
+
+def _golden(chip: str) -> list[Any]:
+    """Instructions of the golden file that the simulator executes, from their bytes."""
+    entries = json.loads((Path(__file__).parent / "decoder" / f"golden_{chip}.json").read_text())["valid"]
+    decoded_ = (decode(chip, bytes.fromhex(code), 0) for code, *_ in entries)
+    return [inst for inst in decoded_ if inst.name in OPS]
+
+
+def _lowered(chip: str, dynamic: bool) -> list[Op]:
+    """The ops of all these instructions; forms that are not executed must be listed."""
+    out, unlisted = [], []
+    for inst in _golden(chip):
+        try:
+            out.append(lower(inst, Context(chip, dynamic_mode=dynamic)))
+        except Unsupported as error:
+            if not any(re.fullmatch(pattern, str(error)) for pattern in FORMS_NOT_EXECUTED):
+                unlisted.append((inst.text, str(error)))
+    assert not unlisted, unlisted
+    return out
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_decoded_instructions_are_translated(chip: str, dynamic: bool) -> None:
+    """From the bytes, as programs come: operands and modifiers of every encoding mean something to the ops."""
+    ops = {op.key: op for op in _lowered(chip, dynamic)}
+    for op in ops.values():
+        assert "define" in op.make("op")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("chip", CHIPS)
+def test_decoded_instructions_are_compiled(chip: str) -> None:
+    for dynamic in (False, True):
+        for op in _lowered(chip, dynamic):
+            engine().prepare(op.key, op.make)
+    engine().addresses({})
 
 
 @pytest.mark.parametrize("chip", CHIPS)

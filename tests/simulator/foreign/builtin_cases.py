@@ -402,6 +402,9 @@ def _matrix(call: Call) -> Array:
             (s.view(np.uint32) >> np.uint32(8 * place) & np.uint32(255))
             for s, place in zip(scales, call.constants[2:], strict=True)
         )
+    if "f64" in call.instruction:
+        a, b, c = (-x if call.constants[2] >> i & 1 else x for i, x in enumerate((a, b, c)))
+        ra, rb = rows(a), rows(b)
     want, _ = multiply(call.instruction, call.chip, ra, rb, rows(c), kinds, exponents)  # type: ignore[arg-type]
     out = np.ascontiguousarray(want.T)
     if parse(call.instruction)[0] == "i32":
@@ -413,7 +416,8 @@ def matrix_family(name: str) -> Family:
     if "scale" in name:
         constants = [(0, 0, 0, 0), (4, 4, 1, 2), (2, 3, 3, 0), (1, 4, 2, 1)]
     else:
-        constants = [(0, 0, 0)]
+        # f64: the last constant negates A, B and C
+        constants = [(0, 0, 0), (0, 0, 1), (0, 0, 6)] if "f64" in name else [(0, 0, 0)]
     return Family(_matrix, constants, "v_mfma", _matrix_arguments, ulp=1 if "scale" in name else 0)
 
 

@@ -102,7 +102,9 @@ def d_row(shape: Shape, element: int, group: int) -> int:
 class Spread:
     """Writes operand elements as ``buffer[k][row]``; several blocks as ``buffer[k][lane]``."""
 
-    def __init__(self, b: Builder, shape: Shape, kind: str, chip: str, slot: int) -> None:
+    def __init__(self, b: Builder, shape: Shape, kind: str, chip: str, slot: int, *, negated: bool = False) -> None:
+        self.negated = negated
+        """Only f64 operands can be negated. [CDNA3 ISA, V_MFMA_F64: BLGP holds NEG]"""
         self.b, self.shape, self.kind, self.chip, self.slot = b, shape, kind, chip, slot
         self.element = ELEMENT[shape.result]
         self.width = 64 if shape.blocks > 1 else shape.m
@@ -129,7 +131,8 @@ class Spread:
         if bits_ == 64:
             low = b.load("<64 x i32>", row, 0, 64).zext("i64")
             high = b.load("<64 x i32>", row, 256, 64).zext("i64")
-            self._put(0, (low | (high << 32)).bitcast("double"))
+            value = (low | (high << 32)).bitcast("double")
+            self._put(0, -value if self.negated else value)
             return
         for e in range(per_lane):
             dword, part = divmod(e, 32 // bits_)
@@ -190,7 +193,10 @@ def accumulate(b: Builder, a: Value, x: Value, c: Value) -> Value:
 class Result:
     """Rows of C and D."""
 
-    def __init__(self, b: Builder, element: str, c_kind: str, d_slot: int, c_slot: int) -> None:
+    def __init__(
+        self, b: Builder, element: str, c_kind: str, d_slot: int, c_slot: int, *, negated: bool = False
+    ) -> None:
+        self.negated = negated
         self.b, self.element, self.c_kind, self.d_slot, self.c_slot = b, element, c_kind, d_slot, c_slot
         self.wide = element == "double"
         self.source: Value | None = None
@@ -207,13 +213,14 @@ class Result:
         b = self.b
         if self.c_kind == "k":
             constant = b.slot(self.c_slot, "i64" if self.wide else "i32").bitcast(self.element)
-            return b.splat(constant, n)
+            return b.splat(-constant if self.negated else constant, n)
         row = self.source or b.row(self.c_slot)
         if not self.wide:
             return b.load(vec(self.element, n), row, 256 * register + 4 * first, 4)
         low = b.load(vec("i32", n), row, 512 * register + 4 * first, 4).zext("i64")
         high = b.load(vec("i32", n), row, 512 * register + 256 + 4 * first, 4).zext("i64")
-        return (low | (high << 32)).bitcast("double")
+        value = (low | (high << 32)).bitcast("double")
+        return -value if self.negated else value
 
     def store(self, value: Value, register: int, first: int) -> None:
         b = self.b
@@ -337,8 +344,11 @@ def _lower(inst: Instruction, context: Context) -> Op:
     a_kind, b_kind = _operand_kind(shape, "a", modifiers), _operand_kind(shape, "b", modifiers)
     plain = shape.a == "f8f6f4"
     cbsz, abid, blgp = (0, 0, 0) if plain else (modifiers.get(n, 0) for n in ("cbsz", "abid", "blgp"))
-    if modifiers.get("neg", 0) or (shape.result == "f64" and (blgp or cbsz)):
+    neg = modifiers.get("neg", 0)
+    if neg and shape.result != "f64":
         raise Unsupported(f"{inst.name} with negated operands")
+    if shape.result == "f64" and (blgp or cbsz):
+        raise Unsupported(f"{inst.name} with cbsz or blgp")
     if (cbsz or blgp) and shape.blocks == 1:
         raise Unsupported(f"{inst.name} with cbsz or blgp")
     if 1 << cbsz > shape.blocks or abid >= 1 << cbsz:
@@ -359,14 +369,14 @@ def _lower(inst: Instruction, context: Context) -> Op:
 
     def make(symbol: str) -> str:
         b = Builder(symbol)
-        left = Spread(b, shape, a_kind, context.chip, 1)
-        right = Spread(b, shape, b_kind, context.chip, 2)
+        left = Spread(b, shape, a_kind, context.chip, 1, negated=bool(neg & 1))
+        right = Spread(b, shape, b_kind, context.chip, 2, negated=bool(neg & 2))
         left.run()
         right.run()
         for which, side in enumerate((left, right) if scaled else ()):
             byte = (op_sel >> which & 1) | (op_sel_hi >> which & 1) << 1
             side.scale(4 + which, scale_kinds[which], byte)
-        result = Result(b, ELEMENT[shape.result], c_kind, 0, 3)
+        result = Result(b, ELEMENT[shape.result], c_kind, 0, 3, negated=bool(neg & 4))
         if overlap:
             result.set_aside(d.count)
         if shape.result == "f64" and shape.m == 4:
@@ -378,7 +388,7 @@ def _lower(inst: Instruction, context: Context) -> Op:
         b.next()
         return b.text()
 
-    key = f"{inst.name}|{context.chip}|{a_kind}{b_kind}{c_kind}|{cbsz}.{abid}.{blgp}|{scale_kinds}{op_sel}.{op_sel_hi}|{d.count if overlap else 0}"
+    key = f"{inst.name}|{context.chip}|{a_kind}{b_kind}{c_kind}|{cbsz}.{abid}.{blgp}|{scale_kinds}{op_sel}.{op_sel_hi}|{d.count if overlap else 0}|{neg}"
     operands = inst.operands[: 4 + len(scales)]
     return Op(key, make, tuple(slot_of(o)[1] for o in operands), checks_of(*operands))
 
