@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,13 +10,15 @@ from pathlib import Path
 import pytest
 
 from tests.kernels.harness import CHIPS, library, scheduled_gemm
+from tileir import kernels
 from tileir.codeobject import CodeObject
 from tileir.frontend import parse
-from tileir.ir.core import Kernel
-from tileir.ir.diagnostics import Log
+from tileir.ir.core import Kernel, Module
+from tileir.ir.diagnostics import CompileError, Log
 from tileir.ir.location import UNKNOWN, Loc
+from tileir.ir.printer import print_module
 from tileir.lowering.amdgpu import contract, contract_waits
-from tileir.lowering.amdgpu.compile import Compiled, Options, compile_kernel
+from tileir.lowering.amdgpu.compile import MFMA_ATTEMPTS, Compiled, Options, compile_kernel
 from tileir.lowering.amdgpu.contract import check
 from tileir.lowering.amdgpu.contract_waits import Deviation
 from tileir.simulator.inspect import inspect
@@ -256,5 +259,209 @@ def test_loops_are_paired_one_to_one() -> None:
     """Two loops of the text cannot both be kept by one loop of the code while the other one is broken."""
     assert contract_waits._matching([[True, False], [True, False]]) in ({0: 0}, {1: 0})
     assert contract_waits._matching([[True, True], [True, False]]) == {0: 1, 1: 0}
-    assert contract_waits._matching([[True, True, False], [True, False, True], [True, False, False]]) == {0: 1, 1: 2, 2: 0}
+    assert contract_waits._matching([[True, True, False], [True, False, True], [True, False, False]]) == {
+        0: 1,
+        1: 2,
+        2: 0,
+    }
     assert contract_waits._matching([]) == {}
+
+
+# What the text says of registers
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_more_registers_than_said_are_seen(chip: str) -> None:
+    compiled = library("gemm", chip)
+    kernel = replace(final(compiled), attrs=dict(final(compiled).attrs))
+    stated = kernel.attrs["registers"]
+    vgprs, agprs = compiled.stats["vgprs"], compiled.stats["agprs"]
+    assert isinstance(stated, tuple) and isinstance(vgprs, int) and isinstance(agprs, int)
+    assert vgprs - agprs <= stated[0] and agprs <= stated[1]
+    kernel.attrs["registers"] = (vgprs - agprs - 1, stated[1])
+    (found,) = check(compiled.hsaco, kernel)
+    assert (found.code, found.weight, found.loc) == ("W0907", 1, kernel.loc)
+    assert f"takes {vgprs - agprs} registers of the vector file" in found.message
+
+
+def test_more_accumulators_than_said_are_seen() -> None:
+    compiled = scheduled_gemm("gfx950", "2 x 2", (256, 256, 64))
+    kernel = replace(final(compiled), attrs={**final(compiled).attrs, "registers": (256, 255)})
+    assert compiled.stats["agprs"] == 256
+    (found,) = check(compiled.hsaco, kernel)
+    assert found.code == "W0907" and "takes 256 registers of the accumulation file" in found.message
+
+
+def other_file(bit: int) -> Callable[[Item], bytes | None]:
+    """Flips a bit of one matrix instruction that names a register file (VOP3P-MAI: 15 accumulator, 59 and 60 operands)."""
+    seen: list[int] = []
+
+    def change(item: Item) -> bytes | None:
+        if not item.name.startswith("v_mfma") or seen:
+            return None
+        seen.append(item.address)
+        return (int.from_bytes(item.raw, "little") ^ 1 << bit).to_bytes(8, "little")
+
+    return change
+
+
+@pytest.mark.parametrize("bit, what", [(15, "the accumulator"), (59, "the first operand"), (60, "the second operand")])
+@pytest.mark.parametrize("chip", CHIPS)
+def test_another_register_file_is_seen(chip: str, bit: int, what: str) -> None:
+    """All three are in the vector file; after the change one register is an `a`, in the decoder's eyes too."""
+    compiled = library("gemm", chip, BM=64, BN=64)
+    product = next(op for op in final(compiled).walk() if op.name == "mma")
+    assert [product.attrs[name] for name in ("file", "file_a", "file_b")] == ["vector"] * 3
+    damaged = patched(compiled.hsaco, other_file(bit))
+    texts = [i.text for i in inspect(damaged).kernel.flow.items if i.name.startswith("v_mfma") and " a[" in i.text]
+    assert len(texts) == 1, "one instruction has another file"
+    (found,) = check(damaged, final(compiled))
+    assert (found.code, found.weight) == ("W0908", 1)
+    assert found.message == f"1 matrix instructions of a loop have {what} in the accumulation file"
+    assert found.loc.line == product.loc.line
+
+
+def test_accumulator_in_the_vector_file_is_seen() -> None:
+    compiled = scheduled_gemm("gfx950", "2 x 2", (256, 256, 64))
+    (found,) = check(patched(compiled.hsaco, other_file(15)), final(compiled))
+    assert found.code == "W0908" and found.message.endswith("the accumulator in the vector file")
+
+
+def test_operands_in_the_accumulation_file_are_kept() -> None:
+    """Written by hand, operands go to the accumulation file: lowering ties them, and the code has them there."""
+    text = scheduled_gemm("gfx950", "2 x 2", (64, 64, 64)).texts["tile"]
+    assert "file_a = vector" in text
+    text = re.sub(", registers = [^)]*", "", text).replace("file_a = vector", "file_a = accumulation")
+    compiled = compile_kernel(parse(text, "edited.tile"), "", "gfx950", Options(start_from="synchronise"))
+    assert check(compiled.hsaco, final(compiled)) == []
+    hot = inspect(compiled.hsaco).kernel.hot_loop
+    assert hot is not None
+    kernel = inspect(compiled.hsaco).kernel
+    products = [i.text for i in kernel.flow.items_of(hot.blocks) if i.name.startswith("v_mfma")]
+    # The instruction computes the transposed product, so that a is its second operand.
+    assert products and all(t.split(", ")[2].startswith("a[") and t.split(", ")[1].startswith("v[") for t in products)
+
+
+# Order and number of waits
+
+Wait, Memory = contract_waits.Wait, contract_waits.Memory
+
+
+def stretch(*events: str) -> list[contract_waits.Event]:
+    """Events from words such as "copy", "read*4", "vm2" and "lgkm0"."""
+    out: list[contract_waits.Event] = []
+    none = contract_waits._NO_WAIT  # pyright: ignore[reportPrivateUsage]
+    for e in events:
+        if e.startswith("vm"):
+            out.append(Wait((int(e[2:]), none), UNKNOWN))
+        elif e.startswith("lgkm"):
+            out.append(Wait((none, int(e[4:])), UNKNOWN))
+        else:
+            kind, _, count = e.partition("*")
+            out.append(Memory(kind, int(count or 1)))
+    return out
+
+
+@pytest.mark.parametrize(
+    "text, code, counter, lost",
+    [
+        ("copy*2 vm0", "copy copy vm0", 0, 0),
+        ("copy*2 vm0", "copy vm0 copy", 0, 1),  # before the last copy
+        ("copy*2 vm0", "vm0 copy copy", 0, 1),
+        ("copy*2 vm1 copy*2 vm0", "copy copy vm1 copy copy vm0", 0, 0),
+        ("copy*2 vm1 copy*2 vm0", "copy copy vm0 copy copy vm0", 0, 0),  # stricter
+        ("copy*2 vm1 copy*2 vm0", "copy copy copy copy vm0", 0, 1),  # one of two is left
+        ("copy*2 vm1 copy*2 vm0", "copy vm1 copy copy copy vm0", 0, 1),  # one copy too early
+        ("copy*2 vm1 vm0", "copy copy vm0", 0, 0),  # nothing in between: merged
+        ("read*4 lgkm0", "read read lgkm0", 1, 0),  # LLVM joins reads
+        ("read*4 lgkm0 write", "lgkm0 read write", 1, 1),
+        ("read lgkm0 write lgkm0", "read lgkm0 write lgkm0", 1, 0),
+        ("read lgkm0 write lgkm0", "read write lgkm0 lgkm0", 1, 1),
+        ("read lgkm0", "read lgkm1", 1, 1),
+    ],
+)
+def test_order_and_number_of_waits(text: str, code: str, counter: int, lost: int) -> None:
+    found = contract_waits._without_partner(  # pyright: ignore[reportPrivateUsage]
+        stretch(*text.split()), stretch(*code.split()), counter
+    )
+    assert len(found) == lost
+
+
+def test_wait_on_the_wrong_side_of_the_copies_is_seen() -> None:
+    """The text is changed, not the code: there the wait stands before the copies, which it is not for."""
+    compiled = library("gemm", "gfx950")
+    text = print_module(Module([final(compiled)]), locations=True)
+    assert check(compiled.hsaco, parse(text).kernels[0]) == []
+    lines = text.splitlines()
+    at = next(i for i, line in enumerate(lines) if "wait<vm = 0>" in line)
+    copies = [i for i in range(at) if "copy_async" in lines[i]][-2:]
+    assert copies == [at - 2, at - 1]
+    lines[at - 2 : at + 1] = [lines[at], *lines[at - 2 : at]]
+    (found,) = check(compiled.hsaco, parse("\n".join(lines)).kernels[0])
+    assert found.code == "W0905" and "no vmcnt(0) where the text has this wait" in found.message
+
+
+def test_one_wait_less_than_stated_is_seen() -> None:
+    compiled = library("gemm", "gfx950")
+    text = print_module(Module([final(compiled)]), locations=True)
+    lines = text.splitlines()
+    at = next(i for i, line in enumerate(lines) if "wait<vm = 0>" in line)
+    lines.insert(at - 1, lines[at])  # the text now has a wait between the two copies, too
+    (found,) = check(compiled.hsaco, parse("\n".join(lines)).kernels[0])
+    assert found.code == "W0905" and "no vmcnt(0) where the text has this wait" in found.message
+
+
+# Retries
+
+
+def test_every_deviation_is_retried_and_the_best_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Moves in the first attempt, a wait lost in the second, nothing in the third: the third it is."""
+    place = Loc("v.tile", 3, 1, 3, 2)
+    answers = [[Deviation("W0903", "moves", place, "fewer", 5)], [Deviation("W0905", "a wait", place, "stricter")], []]
+    asked: list[int] = []
+
+    def answer(data: bytes, kernel: Kernel) -> list[Deviation]:
+        asked.append(len(data))
+        return answers[len(asked) - 1]
+
+    monkeypatch.setattr(contract, "check", answer)
+    module = parse(kernels.source("gemm"), "gemm.tile", {"BM": 64, "BN": 64})
+    compiled = compile_kernel(module, "", "gfx950")
+    assert compiled.stats["attempts"] == 3 == len(asked) and compiled.stats["deviations"] == []
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_moves_that_stay_are_an_error_with_the_live_values(allowed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Loc("gemm.tile", 12, 1, 12, 2)
+    moves = [Deviation("W0903", "accumulator moves in a loop: 5", place, "fewer", 5)]
+    monkeypatch.setattr(contract, "check", lambda data, kernel: moves)
+    module = parse(kernels.source("gemm"), "gemm.tile", {"BM": 64, "BN": 64})
+    module.kernels[0].attrs["waves"] = 4  # stated, so that no other number is tried
+    if allowed:
+        compiled = compile_kernel(module, "", "gfx950", Options(allow_spills=True))
+        assert compiled.stats["deviations"] == ["W0903: accumulator moves in a loop: 5"]
+        assert compiled.stats["spills_allowed"] is True
+        return
+    with pytest.raises(CompileError) as caught:
+        compile_kernel(module, "", "gfx950")
+    (d,) = caught.value.diagnostics
+    assert (d.code, d.loc) == ("E0865", place) and "--allow-spills" in d.legal
+    assert any("%" in n.message and "takes" in n.message for n in d.notes), "the values that are alive"
+
+
+def test_the_best_of_bad_attempts_is_kept_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wait that every attempt loses is a warning at its place, after a bounded number of attempts."""
+    place = Loc("gemm.tile", 12, 1, 12, 2)
+    asked: list[int] = []
+
+    def answer(data: bytes, kernel: Kernel) -> list[Deviation]:
+        asked.append(len(asked))
+        return [Deviation("W0905", f"attempt {len(asked)}", place, "stricter", 10 if len(asked) != 2 else 1)]
+
+    monkeypatch.setattr(contract, "check", answer)
+    log = Log()
+    module = parse(kernels.source("gemm"), "gemm.tile", {"BM": 64, "BN": 64})
+    compiled = compile_kernel(module, "", "gfx950", Options(), log)
+    assert len(asked) == len(MFMA_ATTEMPTS)
+    assert compiled.stats["deviations"] == ["W0905: attempt 2"]
+    assert [(d.code, d.loc) for d in log.diagnostics if d.severity == "warning"] == [("W0905", place)]

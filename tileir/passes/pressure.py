@@ -79,8 +79,10 @@ class _Walk:
         self.peak = Peak(0, 0, None, ())
         for op in kernel.walk():
             if op.name == "mma":
-                for i in (0, 1):
+                for i, name in enumerate(("file_a", "file_b")):
                     self._slice(op, i)
+                    if op.attrs.get(name) == ACCUMULATION:
+                        self.files.update(dict.fromkeys(self.used([op.operands[i]]), ACCUMULATION))
         self.block(kernel.body, set())
 
     def _slice(self, op: Op, i: int) -> None:

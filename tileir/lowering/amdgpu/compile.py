@@ -63,7 +63,9 @@ SPILLED, MOVED = "E0863", "E0865"
 # Deviations of `contract` that `--allow-spills` accepts.
 SPILLS, MOVES = "W0902", "W0903"
 HOPELESS = 1.5  # registers alive over the budget from which on compiling is not tried
-BESIDES = 32  # registers that a product needs besides its accumulator: a fragment of each operand, read ahead, and addresses
+BESIDES = (
+    32  # registers that a product needs besides its accumulator: a fragment of each operand, read ahead, and addresses
+)
 META_SECTION = ".tileir.meta"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tileir.ir.core import Block, Op, Value
-from tileir.layout.mma import mma_plan
+from tileir.lowering.amdgpu.emit.matrix import place_lasting_operands, plan_of
 from tileir.lowering.amdgpu.emit.state import State
 from tileir.lowering.amdgpu.emit.tiles import Tile, tied
 from tileir.lowering.amdgpu.emit.writer import scalar_type, vector_type
@@ -31,17 +31,7 @@ def travels(s: State) -> dict[Value, Travel]:
         if op.name == "load" and not op.result.tile.is_scalar:
             found[op.result] = Travel(_loaded_piece(op))
         if op.name == "mma":
-            a, b, c = op.operands[0].tile, op.operands[1].tile, op.result.tile
-            instr = op.attrs["instr"]
-            assert a.layout and b.layout and c.layout and isinstance(instr, tuple)
-            plan = mma_plan(
-                a.layout,
-                b.layout,
-                c.layout,
-                instr=(instr[0], instr[1], instr[2]),
-                operand_bits=a.elem.bits,
-                swapped=bool(op.attrs.get("swapped", False)),
-            )
+            plan = plan_of(op)
             tie = "a" if op.attrs.get("file") == "accumulation" else ""
             travel = Travel(plan.c_registers, tie)
             for v in accumulators(op):
@@ -112,6 +102,7 @@ class Control:
         body, after = w.label(), w.label()
         inits, init_types = self.flat(op.operands[3:], carried)
         inits = self.tie(inits, init_types, carried)
+        place_lasting_operands(self.s, op)
         enter = w.icmp("slt", start, end, t)
         w.cond_branch(enter, body, after, ([start, *inits], [t, *init_types]), (inits, init_types))
         name = w.name()

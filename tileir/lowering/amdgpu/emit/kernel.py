@@ -183,8 +183,8 @@ def register_attributes(kernel: Kernel, target: Target) -> list[str]:
     waves = kernel.attrs["waves"]
     assert isinstance(waves, int)
     products = [op for op in kernel.walk() if op.name == "mma"]
-    files = {op.attrs.get(name) for op in products for name in ("file", "file_a", "file_b")}
-    if "accumulation" not in files:
+    # Not "0", and LLVM takes the form of matrix instructions that accumulates in the accumulation file, for all of them.
+    if not any(op.attrs.get("file") == "accumulation" for op in products):
         return ['["amdgpu-agpr-alloc", "0"]']
     per_simd = max(1, waves // target.simds_per_cu)
     most = target.max_acc_vgprs

@@ -13,6 +13,31 @@ from tileir.lowering.amdgpu.emit.state import State
 from tileir.lowering.amdgpu.emit.tiles import Tile, tied
 from tileir.lowering.amdgpu.emit.writer import scalar_type, vector_type
 
+FILES = ("file_a", "file_b")
+
+
+def place_lasting_operands(s: State, loop: Op) -> None:
+    """Ties operands of products in a loop to the accumulation file before the loop, if they are there already: tied at each use,
+    they would be moved there each time."""
+    for op in loop.walk():
+        for v, name in zip(op.operands, FILES, strict=False) if op.name == "mma" else ():
+            tile = s.values.get(v)
+            if op.attrs.get(name) == "accumulation" and isinstance(tile, Tile) and not tile.file:
+                plan = plan_of(op)
+                n = plan.a_registers if name == FILES[0] else plan.b_registers
+                t = vector_type(tile.element, n)
+                placed = Tile(v.tile, n, [tied(s.w, piece, t, "a", ordered=False) for piece in tile.get(s.w, n)])
+                placed.file = "a"
+                s.values[v] = placed
+
+
+def plan_of(op: Op) -> MmaPlan:
+    """The steps of an `mma`."""
+    a, b, c = op.operands[0].tile, op.operands[1].tile, op.result.tile
+    assert a.layout is not None and b.layout is not None and c.layout is not None
+    swapped = bool(op.attrs.get("swapped", False))
+    return mma_plan(a.layout, b.layout, c.layout, instr=_triple(op), operand_bits=a.elem.bits, swapped=swapped)
+
 
 def instruction(s: State, op: Op) -> str:
     """Checks that the chip has the instruction; without this, LLVM would abort. Gives its mnemonic."""
@@ -42,8 +67,8 @@ def mma(s: State, op: Op) -> None:
         raise s.unsupported(f"'mma' of {a.elem}", op.loc, "operands of f64, f32, f16, bf16 or i8")
     c = op.result.tile
     swapped = bool(op.attrs.get("swapped", False))
-    assert a.layout is not None and b.layout is not None and c.layout is not None
-    plan = mma_plan(a.layout, b.layout, c.layout, instr=(m, n, k), operand_bits=a.elem.bits, swapped=swapped)
+    assert c.layout is not None
+    plan = plan_of(op)
     operands = _Operands(s, op, plan)
     acc_type = vector_type(scalar_type(c.elem), plan.c_registers)
     if len(op.operands) == 3:
@@ -106,7 +131,9 @@ def _operand(s: State, op: Op, number: int, n: int) -> Callable[[int], str]:
     tile, layout = s.tile(v), v.tile.layout
     assert layout is not None
     element = scalar_type(v.tile.elem)
-    constraint = s.operand_constraint(str(op.attrs.get(("file_a", "file_b")[number], "")))
+    constraint = s.operand_constraint(str(op.attrs.get(FILES[number], "")))
+    if tile.file == constraint:
+        constraint = ""
 
     def placed(piece: str) -> str:
         return tied(s.w, piece, vector_type(element, n), constraint, ordered=False) if constraint else piece

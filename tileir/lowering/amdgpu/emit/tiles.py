@@ -29,9 +29,9 @@ class Tile:
         self.tie = (
             tie  # constraint of the register file that pieces stay in until the moment of their use ("" for none)
         )
-        self.in_place = (
-            False  # ties replace the piece: nothing but this loop's body reads it (see `Control` and `views`)
-        )
+        # Ties replace the piece where nothing but the body of one loop reads it.
+        self.in_place = False
+        self.file = ""  # constraint of the register file in which all pieces are already
         self.ahead = 0  # deferred pieces that are made before they are asked for, to hide their latency
         self._make: Callable[[int], str] | None = None
         self._parts: dict[tuple[int, int], str] = {}
