@@ -10,7 +10,7 @@ VALU, memory or LDS reads D; VALU writes D            p + 3, gfx950 p + 4       
 MFMA reads D as A or B                                p + 3, gfx950 p + 4        p + 2
 MFMA reads a part of D as C                           p + 1, gfx950 p + 2        p
 MFMA of another opcode reads the same D as C, gfx950  p + 1                      p + 1
-VALU writes a register that the MFMA reads as C       p - 1                      p - 1
+VALU writes a register that the MFMA reads as C       p - 1                      none
 MFMA reads what a VALU instruction (no v_dot) wrote   2                          2
 ====================================================  =========================  ==========
 
@@ -122,7 +122,7 @@ def _needed(
         return read, "reads the result of an MFMA"
     if live & own.writes:
         return read, "overwrites the result of an MFMA"
-    if first.accumulator & own.writes and first.kind != "f64":
+    if first.accumulator & own.writes and first.kind == "xdl":
         return first.passes - 1, "overwrites the accumulator that an MFMA still reads"
     return 0, ""
 
