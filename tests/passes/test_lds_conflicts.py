@@ -329,8 +329,6 @@ def test_needless_swizzle() -> None:
         for p in r.proof.accesses:
             if p.access.name == "direct write":
                 continue
-            if p.access.rule.bytes_per_lane < 4 and p.access.rule.direction == "write":
-                continue  # element-wise copies are not part of the choice; they are free in every layout
             for addresses in p.access.addresses(rows).tolist():
                 used = tuple(a if a >= 0 else None for a in addresses)
                 worst = max(worst, degree(chip, p.access.rule.op, used))
@@ -445,7 +443,7 @@ def test_a_wrong_lane_group_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
             return dataclasses.replace(rule, lane_groups=tuple(tuple(range(i, i + 16)) for i in range(0, 64, 16)))
 
     original = layout_lds._choose
-    monkeypatch.setattr(layout_lds, "_choose", lambda s, f, d, t: original(s, f, d, Wrong()))
+    monkeypatch.setattr(layout_lds, "_choose", lambda s, f, d, n, t: original(s, f, d, n, Wrong()))
     degrees = set()
     for tile in ((64, 64, 32), (64, 64, 64), (64, 64, 128)):
         module = parse(kernels.source("gemm_forms"), "f.tile", parameters("bf16", tile), kernel="gemm_nt")

@@ -220,7 +220,10 @@ kernel @gemm(%A: global<bf16[M, K]>, %B: global<bf16[N, K]>, %C: global<f32[M, N
         final(scheduled("gfx950", "direct", 2, text), "gfx950")
     (d,) = e.value.diagnostics
     assert d.code == "E0606" and why in d.message and d.legal, d
-    assert "load(%A[" in scheduled("gfx950", "direct", 2, text).splitlines()[d.loc.line - 1] and d.notes[-1].message == "the loop"
+    assert (
+        "load(%A[" in scheduled("gfx950", "direct", 2, text).splitlines()[d.loc.line - 1]
+        and d.notes[-1].message == "the loop"
+    )
 
 
 def test_the_innermost_loop_is_pipelined() -> None:

@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from . import gf2
-from .linear import LANE_BITS, WAVE, Index, IntArray, Layout, LayoutError, folded
+from .linear import WAVE, Index, IntArray, Layout, LayoutError, folded
 from .shared import SharedLayout
 
 LaneGroups = Sequence[Sequence[int]]
@@ -194,15 +194,22 @@ def coset(group: Sequence[int]) -> tuple[int, tuple[int, ...]] | None:
     return (first, basis) if 1 << len(basis) == len(set(group)) else None
 
 
+def linear_parts(values: IntArray) -> IntArray | None:
+    """Per row of [rows, 2ⁿ] the change by each bit of the column number, [rows, n], or None if a row is not affine in them."""
+    delta = values ^ values[:, :1]
+    size = values.shape[1]
+    bits = [1 << i for i in range(size.bit_length() - 1)]
+    model = np.zeros_like(delta)
+    for i, bit in enumerate(bits):
+        model ^= (np.arange(size) >> i & 1) * delta[:, bit, None]
+    return delta[:, bits] if np.array_equal(model, delta) else None
+
+
 def linear_part(addresses: Index) -> tuple[int, ...] | None:
     """Address change of each lane bit if 64 addresses are affine over GF(2) in the lane, else None."""
     a = np.asarray(addresses, dtype=np.int64)
-    vectors = tuple(int(a[0] ^ a[1 << i]) for i in range(LANE_BITS))
-    lanes = np.arange(WAVE)
-    model = np.full(WAVE, a[0], dtype=np.int64)
-    for i, vector in enumerate(vectors):
-        model ^= (lanes >> i & 1) * vector
-    return vectors if np.all(a >= 0) and np.array_equal(model, a) else None
+    parts = None if np.any(a < 0) else linear_parts(a[None])
+    return None if parts is None else tuple(parts[0].tolist())
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from . import gf2
-from .banks import Access, coset
+from .banks import Access, coset, linear_parts
 from .linear import IntArray
 from .shared import SharedLayout
 
@@ -70,17 +70,6 @@ def _echelon(vectors: list[int]) -> tuple[int, ...]:
     return tuple(rows[lead] for lead in sorted(rows))
 
 
-def _linear_parts(values: IntArray) -> IntArray | None:
-    """Per row of [rows, 2ⁿ] the change by each bit of the column number, [rows, n], or None if a row is not affine in them."""
-    delta = values ^ values[:, :1]
-    size = values.shape[1]
-    bits = [1 << i for i in range(size.bit_length() - 1)]
-    model = np.zeros_like(delta)
-    for i, bit in enumerate(bits):
-        model ^= (np.arange(size) >> i & 1) * delta[:, bit, None]
-    return delta[:, bits] if np.array_equal(model, delta) else None
-
-
 class Load:
     """One access, prepared so that many candidate layouts can be judged quickly.
 
@@ -109,7 +98,7 @@ class Load:
     def _patterns(self) -> list[tuple[tuple[int, ...], IntArray]] | None:
         if not len(self.image) or self.image.min() < 0:
             return None
-        parts = _linear_parts(self.image)
+        parts = linear_parts(self.image)
         if parts is None:
             return None
         found: dict[tuple[int, ...], list[int]] = {}
@@ -134,7 +123,7 @@ class Load:
                 return None
             first, basis = found
             lanes = [first ^ gf2.apply(basis, i) for i in range(1 << len(basis))]
-            parts = _linear_parts(self.image[:, lanes])
+            parts = linear_parts(self.image[:, lanes])
             if parts is None:
                 return None
             for part in parts.tolist():

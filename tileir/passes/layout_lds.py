@@ -29,6 +29,7 @@ from tileir.passes.lds_accesses import (
     access_bytes,
     access_of,
     as_matrix,
+    copied,
     direct_rule,
     lds_instruction,
     over_buffer,
@@ -42,13 +43,16 @@ from tileir.target import Target
 class _Use:
     """One way in which a buffer is accessed by registers: what decides its bank conflicts, and where it stands."""
 
-    direction: str  # "read", "write", or "transposed" for a transposing read
+    direction: str  # "read", "write", "transposed" for a transposing read, "copy" for an element-wise copy
     width: int  # bytes per lane
-    layout: Layout
+    layout: Layout | None  # None for a copy
     line: int = field(compare=False)
 
-    def access(self, widest: int, elem_bits: int, target: Target) -> Access:
+    def access(self, widest: int, shared: SharedType, threads: int, target: Target) -> Access:
         """The addresses, with accesses of at most `widest` bytes a lane."""
+        elem_bits = shared.elem.bits
+        if self.layout is None:
+            return copied(f"element-wise write at line {self.line}", shared, threads, target)
         if self.direction == "transposed":
             instruction = READS[elem_bits]
         else:
@@ -64,7 +68,8 @@ def uses_of(buffer: Value, users: list[Op]) -> tuple[tuple[_Use, ...], int | Non
     found: list[_Use] = []
     direct: int | None = None
     for op in users:
-        if op.name == "copy":  # single elements of consecutive lanes: two lanes share a bank at most as one dword
+        if op.name == "copy":
+            found.append(_Use("copy", shared.elem.bytes, None, op.loc.line))
             continue
         if op.name == "copy_async":
             width = op.attrs["bytes"]
@@ -86,7 +91,7 @@ def uses_of(buffer: Value, users: list[Op]) -> tuple[tuple[_Use, ...], int | Non
 
 
 def _choose(
-    shared: SharedType, found: tuple[_Use, ...], direct: int | None, target: Target
+    shared: SharedType, found: tuple[_Use, ...], direct: int | None, threads: int, target: Target
 ) -> tuple[SharedLayout, Proof]:
     rule = target.lds_access(f"buffer_load_dword{DIRECT_SUFFIX[direct]}_lds") if direct is not None else None
     best: tuple[SharedLayout, Proof] | None = None
@@ -95,7 +100,7 @@ def _choose(
             break
         if best is not None and all(u.width <= widest for u in found):
             continue
-        accesses = [u.access(widest, shared.elem.bits, target) for u in found]
+        accesses = [u.access(widest, shared, threads, target) for u in found]
         layout, proof = choose(shared.matrix, shared.elem.bits, accesses, direct=rule)
         if best is None or (layout.granule <= widest and proof.clocks < best[1].clocks):
             best = layout, proof
@@ -182,7 +187,7 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
                 found, direct = uses_of(op.result, using)
                 key = (shared.matrix, shared.elem.bits, found, direct)
                 if key not in known:
-                    known[key] = _choose(shared, found, direct, ctx.target)
+                    known[key] = _choose(shared, found, direct, threads, ctx.target)
                 layout, proof = known[key]
         except LayoutError as e:
             raise error(

@@ -79,7 +79,7 @@ def direct_rule(found: list[Op], target: Target) -> LdsAccess | None:
 def access_of(op: Op, shared: SharedType, threads: int, target: Target) -> Access:
     """The addresses of an op that reads or writes a buffer from registers."""
     if op.name == "copy":
-        return _copied(op, shared, threads, target)
+        return copied(f"element-wise write at line {op.loc.line}", shared, threads, target)
     name = f"{'write' if op.name == 'shared_store' else 'read'} at line {op.loc.line}"
     t = (op.operands[0] if op.name == "shared_store" else op.result).tile
     if op.name == "shared_load_transposed":
@@ -102,7 +102,7 @@ def access_of(op: Op, shared: SharedType, threads: int, target: Target) -> Acces
     return Access(name, found.rule, np.where(found.rows < 0, -1, row), np.where(found.rows < 0, 0, col))
 
 
-def _copied(op: Op, shared: SharedType, threads: int, target: Target) -> Access:
+def copied(name: str, shared: SharedType, threads: int, target: Target) -> Access:
     """Element-wise copies: the threads of the workgroup take consecutive elements in turn."""
     rows, cols = shared.matrix
     index = np.arange(-(-rows * cols // threads) * threads, dtype=np.int64).reshape(-1, WAVE)
@@ -110,4 +110,4 @@ def _copied(op: Op, shared: SharedType, threads: int, target: Target) -> Access:
     rule = target.lds_access(lds_instruction("write", shared.elem.bytes))
     active = inside.any(axis=1)
     row, col = np.where(inside, index // cols, -1)[active], np.where(inside, index % cols, 0)[active]
-    return Access(f"element-wise write at line {op.loc.line}", rule, row, col)
+    return Access(name, rule, row, col)
