@@ -143,12 +143,20 @@ def _set_options(options: tuple[str, ...]) -> None:
     known = _printed(lambda: llvm.set_option("tileir", "-help-hidden"), 1)
     names = set(re.findall(r"^ +--?([\w-]+)", known, re.MULTILINE))
     for option in options:
-        name = option.lstrip("-").partition("=")[0]
-        if name not in names:
+        if option.lstrip("-").partition("=")[0] not in names:
             raise Rejected(f"LLVM does not know the option '{option}'")
-        complaint = _printed(lambda option=option: llvm.set_option("tileir", option), 2)
-        if complaint:
-            raise Rejected(f"LLVM rejects the option '{option}': {complaint.strip()}")
+    # All at once, as each child process costs milliseconds; one by one only to say which it was.
+    if _printed(lambda: _put(options), 2):
+        for option in options:
+            complaint = _printed(lambda option=option: _put((option,)), 2)
+            if complaint:
+                raise Rejected(f"LLVM rejects the option '{option}': {complaint.strip()}")
+        raise Rejected(f"LLVM rejects these options together: {' '.join(options)}")
+    _put(options)
+
+
+def _put(options: tuple[str, ...]) -> None:
+    for option in options:
         llvm.set_option("tileir", option)
 
 
