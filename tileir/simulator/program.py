@@ -32,8 +32,8 @@ class Program:
         self.problems: dict[int, str] = {}
         self._sweep()
         self._context_options = self._float_options()
-        indexing = self._indexing()
-        self.ops = [self._lower(i, indexing[i]) for i in range(len(self.instructions))]
+        self.indexing = self._indexing()
+        self.ops = [self._lower(i, self.indexing[i]) for i in range(len(self.instructions))]
         self._build(self.ops)
 
     # ---- decoding

@@ -71,3 +71,31 @@ def test_indirect_jumps_prove_nothing() -> None:
     body = "s_getpc_b64 s[24:25]\ns_add_u32 s24, s24, 16\ns_addc_u32 s25, s25, 0\ns_setpc_b64 s[24:25]\ns_nop 0\nv_add_u32 v12, v11, v1"
     assert _tests(body) > 1
     assert "uninit-register" in kinds(run(body, "gfx950", "uninit"))
+
+
+INDEXED = """
+v_mov_b32 v11, 1
+s_mov_b32 s22, 2
+s_set_gpr_idx_on s22, gpr_idx({to})
+v_mov_b32 v11, {value}
+s_set_gpr_idx_off
+v_mov_b32 v14, v11
+s_set_gpr_idx_on s22, gpr_idx(SRC0)
+v_mov_b32 v15, v{source}
+s_set_gpr_idx_off
+v_add_u32 v16, v{read}, v15
+"""
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("value", ["0", "v1", "s22"])
+def test_registers_relative_to_m0(value: str, chip: str) -> None:
+    """What is written is v13, not v11; what is read is two behind the one that is named."""
+
+    def found(read: int, source: int, to: str = "DST", value: str = value) -> list[str]:
+        return [f.message.split()[0] for f in run(INDEXED.format(**locals()), chip, "uninit").findings]
+
+    assert found(13, 11) == []
+    assert found(12, 11) == ["v12"]
+    assert found(13, 10) == ["v15"]
+    assert found(13, 11, value="v12") == ["v13"]

@@ -86,9 +86,9 @@ def _exec_change(inst: Instruction, read: list[Operand], write: list[Operand]) -
     return "", -1, -1
 
 
-def _facts(inst: Instruction) -> _Facts:
+def _facts(inst: Instruction, indexing: int) -> _Facts:
     read, write = splits(inst)
-    own = items(inst)
+    own = items(inst, indexing)
     active = everywhere = kills = 0
     for item in own:
         mode, register = item >> 16, item & 0xFFFF
@@ -149,10 +149,13 @@ def _proved(item: int, now: _State) -> bool:
 
 
 def unproved(program: Program) -> list[list[int]]:
-    """For each record the items (see ``check_state``) to test and to note; empty where nothing has to be done."""
+    """For each record the items (see ``check_state``) to test and to note; empty where nothing has to be done. Everything
+    is tested where jumps go to computed addresses or registers are relative to M0, since nothing is proved then."""
     instructions = program.instructions
-    facts = [_facts(inst) if inst else None for inst in instructions]
-    if any(inst and inst.name.startswith(_INDIRECT) for inst in instructions):
+    facts = [
+        _facts(inst, indexing) if inst else None for inst, indexing in zip(instructions, program.indexing, strict=True)
+    ]
+    if any(program.indexing) or any(inst and inst.name.startswith(_INDIRECT) for inst in instructions):
         return [list(f.items) if f else [] for f in facts]
     numbers = {address: i for i, address in enumerate(program.addresses)}
     before = _solve(program, facts, numbers)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tileir.simulator import state
 from tileir.simulator.decoder import Instruction, Operand
 from tileir.simulator.native import check_state as c
+from tileir.simulator.native.cross_lane import INDEX_DESTINATION, INDEX_SOURCE
 from tileir.simulator.native.op import check_of
 
 _UPDATES = (
@@ -96,11 +97,11 @@ def registers(inst: Instruction) -> tuple[frozenset[int], frozenset[int]]:
     return frozenset(n for o in read for n in _numbers(o)), frozenset(n for o in write for n in _numbers(o))
 
 
-def items(inst: Instruction) -> list[int]:
+def items(inst: Instruction, indexing: int = 0) -> list[int]:
     """The registers as ``register | mode << 16``, reads first.
 
     What another lane than the reading one wrote counts for instructions that move data across lanes: there only a
-    register that no lane has written is reported.
+    register that no lane has written is reported. indexing: operands that are relative to M0, as in ``Program.indexing``.
     """
     read, write = splits(inst)
     name = inst.name
@@ -109,8 +110,10 @@ def items(inst: Instruction) -> list[int]:
     out: list[int] = []
     moved = copies(inst)
     if moved:
+        reads = c.ITEM_COPY_FROM_INDEXED if indexing & INDEX_SOURCE else c.ITEM_COPY_FROM
+        writes = c.ITEM_COPY_TO_INDEXED if indexing & INDEX_DESTINATION else c.ITEM_COPY_TO
         for source, destination in moved:
-            out += [source | c.ITEM_COPY_FROM << 16, destination | c.ITEM_COPY_TO << 16]
+            out += [source | reads << 16, destination | writes << 16]
         return out
     for place, operand in enumerate(read):
         if operand in idle:
@@ -127,7 +130,8 @@ def items(inst: Instruction) -> list[int]:
     for operand in write:
         for number in _numbers(operand):
             everywhere = whole or number >= state.CHECK_SGPR
-            out.append(number | (c.ITEM_WRITE_ALL if everywhere else c.ITEM_WRITE_ACTIVE) << 16)
+            mode = c.ITEM_WRITE_ALL if everywhere else c.ITEM_WRITE_ACTIVE
+            out.append(number | (c.ITEM_WRITE_INDEXED if indexing & INDEX_DESTINATION else mode) << 16)
     return out
 
 

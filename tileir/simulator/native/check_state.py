@@ -139,6 +139,10 @@ ITEM_WRITE_ACTIVE = 2
 ITEM_WRITE_ALL = 3
 ITEM_COPY_FROM = 4
 ITEM_COPY_TO = 5
+ITEM_COPY_FROM_INDEXED = 6
+"""Copies between vector registers of which this one is relative to M0 (s_set_gpr_idx_on)."""
+ITEM_COPY_TO_INDEXED = 7
+ITEM_WRITE_INDEXED = 8
 SHADOW_REGISTERS = 640
 UNINIT_RECORD = 0
 UNINIT_REGISTER = 4

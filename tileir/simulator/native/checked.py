@@ -48,11 +48,20 @@ def _make(symbol: str, op: Op) -> str:
             report(register, b.const("i64", -1))
     after = b.emit(f"call ptr @{symbol}_op({b.w}, {b.r})", "ptr")
     source = b.var("i64", 0)
+    index = (b.load("i32", b.w, s.M0) & 0xFF).zext("i64")
     with b.loop(n) as i:
         item = b.load("i32", b.ptr(items, i << 2)).zext("i64")
         mode, place = item >> 16, b.ptr(shadow, (item & 0xFFFF) << 3)
+        # an index beyond the registers has faulted in the op; the bound only keeps the access inside of the table
+        relative = b.ptr(shadow, b.intrinsic("umin", (item & 0xFFFF) + index, b.const("i64", s.CHECK_AGPR - 1)) << 3)
         with b.if_(mode.cmp("eq", c.ITEM_COPY_FROM)):
             source.set(b.load("i64", place, 0, 8))
+        with b.if_(mode.cmp("eq", c.ITEM_COPY_FROM_INDEXED)):
+            source.set(b.load("i64", relative, 0, 8))
+        with b.if_(mode.cmp("eq", c.ITEM_COPY_TO_INDEXED)):
+            b.store((b.load("i64", relative, 0, 8) & ~live) | (source.get() & live), relative, 0, 8)
+        with b.if_(mode.cmp("eq", c.ITEM_WRITE_INDEXED)):
+            b.store(b.load("i64", relative, 0, 8) | live, relative, 0, 8)
         with b.if_(mode.cmp("eq", c.ITEM_COPY_TO)):
             scalar = (item & 0xFFFF).cmp("uge", s.CHECK_SGPR)
             lanes = scalar.select(b.const("i64", -1), live)
