@@ -99,3 +99,23 @@ def test_registers_relative_to_m0(value: str, chip: str) -> None:
     assert found(12, 11) == ["v12"]
     assert found(13, 10) == ["v15"]
     assert found(13, 11, value="v12") == ["v13"]
+
+
+def test_reloads_of_scalar_registers_that_hold_nothing() -> None:
+    """What v_readlane_b32 takes from a register without contents is no fault until something is computed from it."""
+    reload = "v_readlane_b32 s22, v11, 3\n"
+    assert run(reload, "gfx950", "uninit").findings == []
+    (finding,) = run(reload + "s_add_u32 s23, s22, 1", "gfx950", "uninit").findings
+    assert "s22" in finding.message
+    saved = "s_mov_b32 s24, 5\nv_writelane_b32 v11, s24, 3\n"
+    assert run(saved + reload + "s_add_u32 s23, s22, 1", "gfx950", "uninit").findings == []
+    (finding,) = run(saved + "v_readlane_b32 s22, v11, s25", "gfx950", "uninit").findings
+    assert "s25" in finding.message
+
+
+def test_the_upper_half_of_what_is_shifted_left() -> None:
+    """It does not reach the lower half of the result; the amount and the lower half do."""
+    shift = "v_mov_b32 v{written}, 1\nv_lshlrev_b64 v[14:15], {amount}, v[12:13]"
+    assert run(shift.format(written=12, amount="v1"), "gfx950", "uninit").findings == []
+    assert kinds(run(shift.format(written=13, amount="v1"), "gfx950", "uninit")) == ["uninit-register"]
+    assert kinds(run(shift.format(written=12, amount="v11"), "gfx950", "uninit")) == ["uninit-register"]

@@ -29,14 +29,17 @@ _MOVES = (
     "v_accvgpr_read_b32",
     "v_accvgpr_write_b32",
     "v_accvgpr_mov_b32",
+    "v_readlane_b32",
 )
+"""``v_readlane_b32`` is how LLVM reloads spilled scalar registers; the result counts as written if any lane of the source does."""
 _SWAPS = ("v_swap_b32", "v_permlane16_swap", "v_permlane32_swap")
 _ACROSS = ("v_readlane", "v_readfirstlane", "v_permlane", "v_swap", "ds_bpermute", "ds_permute", "ds_swizzle")
 _NO_RESULT = (
     "s_cmp", "s_bitcmp", "s_setreg", "s_setpc", "s_cbranch", "s_dcache", "s_icache", "s_set_gpr", "s_setvskip", "v_nop",
 )  # fmt: skip
 _TWO_RESULTS = ("v_div_scale", "v_mad_u64_u32", "v_mad_i64_i32")
-_WIDE_SUMS = ("v_mad_u64_u32", "v_mad_i64_i32")
+_WIDE = {"v_mad_u64_u32": 2, "v_mad_i64_i32": 2, "v_lshlrev_b64": 1}
+"""Source of 64 bits whose upper half has no influence on the lower half of the result."""
 _LDS_RESULTS = ("ds_read", "ds_bpermute", "ds_permute", "ds_swizzle", "ds_consume", "ds_append")
 _MEMORY = ("mubuf", "mtbuf", "global", "flat", "scratch")
 
@@ -112,6 +115,8 @@ def items(inst: Instruction, indexing: int = 0) -> list[int]:
     if moved:
         reads = c.ITEM_COPY_FROM_INDEXED if indexing & INDEX_SOURCE else c.ITEM_COPY_FROM
         writes = c.ITEM_COPY_TO_INDEXED if indexing & INDEX_DESTINATION else c.ITEM_COPY_TO
+        for operand in read[1:] if name == "v_readlane_b32" else ():
+            out += [number | c.ITEM_READ_ANY << 16 for number in _numbers(operand)]
         for source, destination in moved:
             out += [source | reads << 16, destination | writes << 16]
         return out
@@ -119,8 +124,8 @@ def items(inst: Instruction, indexing: int = 0) -> list[int]:
         if operand in idle:
             continue
         numbers = _numbers(operand)
-        if name.startswith(_WIDE_SUMS) and place == 2:
-            # compilers leave the upper half of the addend undefined where only the lower half of the sum counts
+        if _WIDE.get(name) == place:
+            # compilers leave the upper half undefined where only the lower half of the result counts
             numbers = numbers[:1]
         numbers = _chosen(inst, place, numbers)
         for number in numbers:
