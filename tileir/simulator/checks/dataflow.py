@@ -18,6 +18,8 @@ from tileir.simulator.program import Program
 _INDIRECT = ("s_setpc", "s_swappc", "s_call", "s_rfe", "s_cbranch_g_fork", "s_cbranch_join", "s_cbranch_i_fork")
 _NARROWING = ("s_and_saveexec", "s_and_b", "s_andn2_b")
 _ALL = -1
+_COPIED = (c.ITEM_COPY_FROM, c.ITEM_COPY_AND, c.ITEM_MASK, c.ITEM_COPY_WHERE, c.ITEM_WRITTEN_WHERE)
+"""Items that belong to the next one that is written."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class _Facts:
     """What an instruction does, prepared once."""
 
     items: tuple[int, ...]
-    moves: tuple[tuple[int, int], ...]
+    moves: tuple[tuple[tuple[int, ...], int], ...]
     writes_active: int
     writes_all: int
     exec_change: str
@@ -110,14 +112,14 @@ def _step(now: _State, facts: _Facts) -> _State:
     whole, live = now.whole | facts.writes_all, now.live | facts.writes_all | facts.writes_active
     if now.full:
         whole |= facts.writes_active
-    for source, target in facts.moves:
+    for sources, target in facts.moves:
         bit = 1 << target
         everywhere = now.full or target >= state.CHECK_SGPR
-        if not now.live >> source & 1:
+        if not all(now.live >> source & 1 for source in sources):
             whole, live = whole & ~bit, live & ~bit
         else:
             live |= bit
-            if now.whole >> source & 1:
+            if all(now.whole >> source & 1 for source in sources):
                 whole |= bit if everywhere else 0
             else:
                 whole &= ~bit
@@ -144,7 +146,7 @@ def initial(program: Program) -> frozenset[int]:
 
 def _proved(item: int, now: _State) -> bool:
     mode, register = item >> 16, item & 0xFFFF
-    known = now.live if mode == c.ITEM_READ_ACTIVE else now.whole
+    known = now.whole if mode == c.ITEM_READ_ANY else now.live
     return bool(known >> register & 1)
 
 
@@ -162,18 +164,17 @@ def unproved(program: Program) -> list[list[int]]:
     reads: list[list[int]] = []
     tracked = 0
     for f, now in zip(facts, before, strict=True):
-        own = [
-            item for item in (f.items if f else ()) if item >> 16 <= c.ITEM_READ_ANY and now and not _proved(item, now)
-        ]
-        reads.append(own)
+        own = [item for item in (f.items if f else ()) if item >> 16 in c.READS and now and not _proved(item, now)]
         for item in own:
             tracked |= 1 << (item & 0xFFFF)
+        reads.append(own)
     moves = {move for f in facts if f for move in f.moves}
     while True:
         more = tracked
-        for source, target in moves:
+        for sources, target in moves:
             if more >> target & 1:
-                more |= 1 << source
+                for source in sources:
+                    more |= 1 << source
         if more == tracked:
             break
         tracked = more
@@ -203,11 +204,15 @@ def _noted(facts: _Facts | None, tracked: int) -> list[int]:
     if facts is None:
         return []
     out: list[int] = []
-    for i, item in enumerate(facts.items):
-        mode = item >> 16
-        register = facts.items[i + 1] & 0xFFFF if mode == c.ITEM_COPY_FROM else item & 0xFFFF
-        if mode > c.ITEM_READ_ANY and tracked >> register & 1:
-            out.append(item)
+    copied: list[int] = []
+    for item in facts.items:
+        mode, register = item >> 16, item & 0xFFFF
+        if mode in _COPIED:
+            copied.append(item)
+        elif mode not in c.READS:
+            if tracked >> register & 1:
+                out += [*copied, item]
+            copied = []
     return out
 
 

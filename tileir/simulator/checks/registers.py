@@ -32,6 +32,7 @@ _MOVES = (
     "v_readlane_b32",
 )
 """``v_readlane_b32`` is how LLVM reloads spilled scalar registers; the result counts as written if any lane of the source does."""
+_PACKED = ("v_pk_add_f32", "v_pk_mul_f32", "v_pk_fma_f32")
 _SWAPS = ("v_swap_b32", "v_permlane16_swap", "v_permlane32_swap")
 _ACROSS = ("v_readlane", "v_readfirstlane", "v_permlane", "v_swap", "ds_bpermute", "ds_permute", "ds_swizzle")
 _NO_RESULT = (
@@ -112,13 +113,17 @@ def items(inst: Instruction, indexing: int = 0) -> list[int]:
     idle = _idle_sources(inst)
     out: list[int] = []
     moved = copies(inst)
+    if name == "v_cndmask_b32" and moved:
+        return _choice(inst)
     if moved:
         reads = c.ITEM_COPY_FROM_INDEXED if indexing & INDEX_SOURCE else c.ITEM_COPY_FROM
         writes = c.ITEM_COPY_TO_INDEXED if indexing & INDEX_DESTINATION else c.ITEM_COPY_TO
         for operand in read[1:] if name == "v_readlane_b32" else ():
             out += [number | c.ITEM_READ_ANY << 16 for number in _numbers(operand)]
-        for source, destination in moved:
-            out += [source | reads << 16, destination | writes << 16]
+        for sources, destination in moved:
+            for place, source in enumerate(sources):
+                out.append(source | (c.ITEM_COPY_AND if place else reads) << 16)
+            out.append(destination | (writes if sources else c.ITEM_WRITE_ACTIVE) << 16)
         return out
     for place, operand in enumerate(read):
         if operand in idle:
@@ -140,12 +145,44 @@ def items(inst: Instruction, indexing: int = 0) -> list[int]:
     return out
 
 
-def copies(inst: Instruction) -> list[tuple[int, int]]:
-    """(source, destination) of the registers that a move copies unchanged; empty for other instructions.
+def copies(inst: Instruction) -> list[tuple[tuple[int, ...], int]]:
+    """(sources, destination) of the registers of a move or a choice, and of the halves of a packed f32 operation; empty for
+    other instructions. The destination counts as written where all sources do.
 
-    Compilers copy and spill registers that hold nothing yet, or half of a pair that does: that is no fault as long as
-    nothing is computed from it.
+    Compilers copy and spill registers that hold nothing yet, or half of a pair that does, and leave lanes of a choice or
+    half of a packed operation undefined: that is no fault as long as nothing else is computed from it.
     """
+    if inst.name == "v_cndmask_b32":
+        if inst.encoding in ("dpp", "sdwa") or len(_numbers(inst.operands[3])) != 2:
+            return []
+        sources = tuple(n for o in inst.operands[1:3] for n in _numbers(o))
+        return [(sources, to) for to in _numbers(inst.operands[0])]
+    if inst.name in _PACKED and "dpp" not in inst.encoding:
+        return [
+            (tuple(n for i, o in enumerate(inst.operands[1:]) for n in _half(inst, i, _numbers(o), half)), to)
+            for half, to in enumerate(_numbers(inst.operands[0]))
+        ]
+    return [((source,), to) for source, to in _moves(inst)]
+
+
+def _choice(inst: Instruction) -> list[int]:
+    """Items of ``v_cndmask_b32``: in each lane a copy of what the mask takes, since compilers leave the rest undefined."""
+    first, second, mask = (_numbers(o) for o in inst.operands[1:])
+    out = [number | c.ITEM_READ_ANY << 16 for number in mask]
+    out.append(mask[0] | c.ITEM_MASK << 16)
+    out += [number | c.ITEM_COPY_FROM << 16 for number in first]
+    out += [number | c.ITEM_COPY_WHERE << 16 for number in second] or [c.ITEM_WRITTEN_WHERE << 16]
+    return out + [number | c.ITEM_COPY_TO << 16 for number in _numbers(inst.operands[0])]
+
+
+def _half(inst: Instruction, place: int, numbers: range, half: int) -> range:
+    """The register of source ``place`` from which one half of a packed f32 result is made."""
+    high = inst.modifiers.get("op_sel_hi", -1) if half else inst.modifiers.get("op_sel", 0)
+    at = high >> place & 1
+    return numbers[at : at + 1]
+
+
+def _moves(inst: Instruction) -> list[tuple[int, int]]:
     if inst.name not in (*_MOVES, "v_pk_mov_b32") or "dpp" in inst.encoding or "sdwa" in inst.encoding:
         return []
     if inst.name == "v_pk_mov_b32":

@@ -143,6 +143,15 @@ ITEM_COPY_FROM_INDEXED = 6
 """Copies between vector registers of which this one is relative to M0 (s_set_gpr_idx_on)."""
 ITEM_COPY_TO_INDEXED = 7
 ITEM_WRITE_INDEXED = 8
+ITEM_COPY_AND = 9
+"""A further source of a copy: the destination counts as written where all sources do."""
+ITEM_MASK = 10
+"""Scalar pair with the lanes in which a choice takes its second source."""
+ITEM_COPY_WHERE = 11
+"""The second source of a choice."""
+ITEM_WRITTEN_WHERE = 12
+"""The second source is a constant."""
+READS = (ITEM_READ_ACTIVE, ITEM_READ_ANY)
 SHADOW_REGISTERS = 640
 UNINIT_RECORD = 0
 UNINIT_REGISTER = 4

@@ -38,16 +38,19 @@ def _make(symbol: str, op: Op) -> str:
             b.store(wave, out, c.UNINIT_WAVE, 8)
             b.store(count + 1, check, c.CK_UNINIT_COUNT, 8)
 
+    mask = b.var("i64", 0)
     with b.loop(n) as i:
         item = b.load("i32", b.ptr(items, i << 2)).zext("i64")
         mode, register = item >> 16, item & 0xFFFF
+        with b.if_(mode.cmp("eq", c.ITEM_MASK)):
+            mask.set(b.load("i64", b.ptr(b.w, (register - s.CHECK_SGPR) << 2), s.SGPR))
         written = b.load("i64", b.ptr(shadow, register << 3), 0, 8)
         with b.if_(mode.cmp("eq", c.ITEM_READ_ACTIVE)):
             report(register, live & ~written)
         with b.if_(mode.cmp("eq", c.ITEM_READ_ANY) & written.cmp("eq", 0)):
             report(register, b.const("i64", -1))
     after = b.emit(f"call ptr @{symbol}_op({b.w}, {b.r})", "ptr")
-    source = b.var("i64", 0)
+    source = b.var("i64", -1)
     index = (b.load("i32", b.w, s.M0) & 0xFF).zext("i64")
     with b.loop(n) as i:
         item = b.load("i32", b.ptr(items, i << 2)).zext("i64")
@@ -56,6 +59,12 @@ def _make(symbol: str, op: Op) -> str:
         relative = b.ptr(shadow, b.intrinsic("umin", (item & 0xFFFF) + index, b.const("i64", s.CHECK_AGPR - 1)) << 3)
         with b.if_(mode.cmp("eq", c.ITEM_COPY_FROM)):
             source.set(b.load("i64", place, 0, 8))
+        with b.if_(mode.cmp("eq", c.ITEM_COPY_AND)):
+            source.set(source.get() & b.load("i64", place, 0, 8))
+        with b.if_(mode.cmp("eq", c.ITEM_COPY_WHERE)):
+            source.set((source.get() & ~mask.get()) | (b.load("i64", place, 0, 8) & mask.get()))
+        with b.if_(mode.cmp("eq", c.ITEM_WRITTEN_WHERE)):
+            source.set(source.get() | mask.get())
         with b.if_(mode.cmp("eq", c.ITEM_COPY_FROM_INDEXED)):
             source.set(b.load("i64", relative, 0, 8))
         with b.if_(mode.cmp("eq", c.ITEM_COPY_TO_INDEXED)):
