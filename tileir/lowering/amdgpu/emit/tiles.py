@@ -34,7 +34,7 @@ class Tile:
         self.file = ""  # constraint of the register file in which all pieces are already
         self.ahead = 0  # deferred pieces that are made before they are asked for, to hide their latency
         self._make: Callable[[int], str] | None = None
-        self._parts: dict[tuple[int, int], str] = {}
+        self._parts: dict[tuple[int, int, int], str] = {}
         assert splat or chunk * len(self.chunks) == self.count, (chunk, len(self.chunks), self.count)
 
     @staticmethod
@@ -77,14 +77,16 @@ class Tile:
         return tile
 
     def part(self, w: Writer, i: int, n: int) -> str:
-        """Registers i·n … (i+1)·n - 1 as one piece, put together when first asked for."""
+        """Registers i·n … (i+1)·n - 1 as one piece, put together when first asked for in a block (what one block makes, another
+        may not see)."""
         if self.splat:
             return self._splat_piece(w, n)
         if n == self.chunk:
             return self.piece(w, i)
-        if (i, n) not in self._parts:
-            self._parts[i, n] = self._part(w, i, n)
-        return self._parts[i, n]
+        key = (w.block, i, n)
+        if key not in self._parts:
+            self._parts[key] = self._part(w, i, n)
+        return self._parts[key]
 
     def _part(self, w: Writer, i: int, n: int) -> str:
         if n < self.chunk:
