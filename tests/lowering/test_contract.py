@@ -96,6 +96,40 @@ def test_one_wave_has_no_barriers() -> None:
     assert check(compiled.hsaco, final(compiled)) == []
 
 
+ONE_WAVE = """tileir 1
+kernel @k(%A: global<bf16[M, K]>, %B: global<bf16[N, K]>, %C: global<f32[M, N]>) grid(cdiv(M, 24), cdiv(N, 16)) {
+  %i, %j = program_id()
+  %zero = fill(0) : tile<f32[24, 16]>
+  %acc = for %k = 0 to K step 32 carry(%c = %zero) {
+    %a = load(%A[%i * 24 +: 24, %k +: 32])
+    %b = load(%B[%j * 16 +: 16, %k +: 32])
+    yield mma(%a, transpose(%b), %c)
+  }
+  store(%acc, %C[%i * 24 +: 24, %j * 16 +: 16])
+}
+schedule @s of @k for gfx950 {
+  stage %a, %b in shared depth 2 direct
+}
+"""
+
+
+def test_loop_of_one_wave_may_begin_anywhere() -> None:
+    """Copies under a mask make LLVM turn the loop: its first block is none in which an iteration of the text begins."""
+    compiled = compile_kernel(parse(ONE_WAVE, "one.tile"), "k", "gfx950")
+    assert compiled.stats["attempts"] == 1 and check(compiled.hsaco, final(compiled)) == []
+    hot = inspect(compiled.hsaco).kernel.hot_loop
+    assert hot is not None
+    items = inspect(compiled.hsaco).kernel.flow.items_of(hot.blocks)
+    names = [i.name for i in items]
+    assert names.index("buffer_load_dwordx4") < [i.name == "s_waitcnt" and "vmcnt" in i.text for i in items].index(True)
+    for wait in [i for i in items if i.name == "s_waitcnt" and "vmcnt(0)" in i.text]:
+        damaged = patched(
+            compiled.hsaco, lambda i, at=wait.address: dword(S_WAITCNT_NOTHING) if i.address == at else None
+        )
+        (found,) = check(damaged, final(compiled))
+        assert found.code == "W0905" and "where the text has this wait" in found.message
+
+
 @pytest.mark.parametrize(
     "chip, counter, field, count",
     [("gfx950", "vmcnt", 0xC00F, 3), ("gfx950", "lgkmcnt", 0x0F00, 0x200), ("gfx942", "lgkmcnt", 0x0F00, 0x200)],

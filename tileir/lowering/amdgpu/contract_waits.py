@@ -13,6 +13,7 @@ whether the text has them before the wait, behind it, or both. LLVM merges waits
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -307,17 +308,38 @@ def _misplaced(text: _TextLoop, loop: _CodeLoop, turn: int) -> list[tuple[Wait, 
     period = len(text.stretches)
     if not text.sequences or (period == 1 and len(loop.sequences) > 1):
         return []
+    if len(loop.sequences) == 1:  # no barrier says where an iteration begins, and LLVM turns loops as it likes
+        turned = (_unpaired(text.sequences[0], got) for got in _turns(loop.sequences[0]))
+        least = next(turned)
+        for other in turned:
+            if not least:
+                break
+            least = min(least, other, key=len)
+        return least
     found: list[tuple[Wait, int]] = []
     for i, got in enumerate(loop.sequences):
-        stated = text.sequences[(i + turn) % period]
-        for counter in range(len(_COUNTERS)):
-            found += [(wait, counter) for wait in _without_partner(stated, got, counter)]
+        found += _unpaired(text.sequences[(i + turn) % period], got)
     return found
+
+
+def _turns(events: Sequence[Event]) -> Iterator[Sequence[Event]]:
+    """The events of a loop as they are, and from every wait and every other kind of memory operation on."""
+    yield events
+    for i in range(1, len(events)):
+        before, here = events[i - 1], events[i]
+        if not isinstance(here, Memory) or not isinstance(before, Memory) or here.kind != before.kind:
+            yield (*events[i:], *events[:i])
+
+
+def _unpaired(stated: Sequence[Event], got: Sequence[Event]) -> list[tuple[Wait, int]]:
+    """Waits of one stretch of the text without a partner in one of the code, and the number of their counter."""
+    return [(wait, n) for n in range(len(_COUNTERS)) for wait in _without_partner(stated, got, n)]
 
 
 def _without_partner(stated: Sequence[Event], got: Sequence[Event], counter: int) -> list[Wait]:
     """Waits of one stretch of the text for which no wait of the code stands at the same place, in the same order."""
     found: list[Wait] = []
+    sums = [(_sums(stated, kind), _sums(got, kind), kind == "copy") for kind in _FOR[counter]]
     first = 0
     for i, wait in _merged(stated, counter):
         for j in range(first, len(got)):
@@ -325,13 +347,19 @@ def _without_partner(stated: Sequence[Event], got: Sequence[Event], counter: int
             if (
                 isinstance(other, Wait)
                 and other.minimum[counter] <= wait.minimum[counter]
-                and all(_same_side(stated, i, got, j, kind) for kind in _FOR[counter])
+                and all(_same_side(text[i], text[-1], code[j], code[-1], counted) for text, code, counted in sums)
             ):
                 first = j + 1
                 break
         else:
             found.append(wait)
     return found
+
+
+def _sums(events: Sequence[Event], kind: str) -> list[int]:
+    """Operations of a kind before each event, and in all."""
+    counts = (e.count if isinstance(e, Memory) and e.kind == kind else 0 for e in events)
+    return list(itertools.accumulate(counts, initial=0))
 
 
 def _merged(events: Sequence[Event], counter: int) -> list[tuple[int, Wait]]:
@@ -346,18 +374,12 @@ def _merged(events: Sequence[Event], counter: int) -> list[tuple[int, Wait]]:
     return found
 
 
-def _same_side(text: Sequence[Event], i: int, code: Sequence[Event], j: int, kind: str) -> bool:
-    """Whether operations of a kind stand around place `j` of the code as they do around place `i` of the text."""
-
-    def count(events: Sequence[Event]) -> int:
-        return sum(e.count for e in events if isinstance(e, Memory) and e.kind == kind)
-
-    before, after = count(text[:i]), count(text[i:])
-    have_before, have_after = count(code[:j]), count(code[j:])
-    if (not before and have_before) or (not after and have_after):
+def _same_side(before: int, total: int, have_before: int, have: int, counted: bool) -> bool:
+    """Whether operations of a kind stand around a place of the code as they do around one of the text: `before` of the text's
+    `total`, `have_before` of the code's `have`. Where they are counted and equally many, the numbers must agree."""
+    if (not before and have_before) or (before == total and have_before < have):
         return False
-    counted = kind == "copy" and before + after == have_before + have_after
-    return not counted or before == have_before
+    return not counted or total != have or before == have_before
 
 
 def _missing(text: _TextLoop, loop: _CodeLoop, turn: int) -> list[tuple[Loc, str, int, int]]:
