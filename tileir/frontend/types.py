@@ -208,7 +208,7 @@ class Types:
                 "E0351",
                 f"no LDS layout: {e}",
                 node,
-                legal="rows, padded(pitch), slabs(bytes, pitch), swizzle(bits, base, shift) or xor(bit, mask, …)",
+                legal="rows, padded(pitch), slabs(bytes, pitch), swizzle(bits, base, shift), xor(bit, mask, …) or rotate(bytes, mask, pieces, …)",
             )
 
     # -- attribute values --------------------------------------------------------------------------------------------

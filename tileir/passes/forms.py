@@ -10,15 +10,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tileir.ir.core import Kernel, Op, Value
-from tileir.ir.diagnostics import error
+from tileir.ir.diagnostics import CompileError, error
 from tileir.ir.ops.lanes import SHUFFLE_MEANS, SWAP_MEANS
 from tileir.ir.ops.shape import reshapes_in_place
 from tileir.ir.rewriter import uses
-from tileir.ir.types import SharedType, TileType
+from tileir.ir.types import MAX_ELEMENTS, SharedType, TileType
 from tileir.layout.conversion import conversion
 from tileir.layout.linear import LayoutError
 from tileir.layout.motion import shuffle_motion
 from tileir.passes.lane_code import can_shuffle, can_swap, reduced_waves
+from tileir.passes.legality import check_layouts, check_workgroup
 from tileir.target import Target
 
 Checker = Callable[[Kernel, Target], None]
@@ -110,6 +111,13 @@ def _laid_out(kernel: Kernel, target: Target) -> None:
                 v.loc if v.loc.line or op is None else op.loc,
                 legal="tile<…, linear(…)>",
             )
+    if not isinstance(kernel.attrs.get("waves"), int):
+        raise error(
+            "E1012", f"kernel '{kernel.name}' does not say how many waves it has", kernel.loc, legal="with(waves = …)"
+        )
+    found = check_workgroup(kernel, target, {}) + check_layouts(kernel, target, MAX_ELEMENTS)
+    if found:
+        raise CompileError(found)
 
 
 def _converted(kernel: Kernel, target: Target) -> None:
@@ -222,7 +230,7 @@ FORMS: dict[str, Form] = {
         Form("bound", "the kernel names its chip", _bound),
         Form("accesses_chosen", "every load and store states its width and kind of instruction", _accesses_chosen),
         Form("placed", "every mma operand from memory passes through LDS", _placed),
-        Form("laid_out", "every tile that is used has a register layout", _laid_out),
+        Form("laid_out", "every tile that is used has a register layout for the waves of the workgroup", _laid_out),
         Form("converted", "no conversion or reduction moves data between waves", _converted),
         Form("lds_laid_out", "every LDS buffer has a layout", _lds_laid_out),
         Form("pipelined", "every stage of a pipelined loop has a buffer of its own", _pipelined),

@@ -191,7 +191,12 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
                 layout, proof = known[key]
         except LayoutError as e:
             raise error(
-                "E0802", f"no LDS layout for %{op.result.name}: {e}", op.loc, legal="a tile of whole bytes per row"
+                "E0802",
+                f"no LDS layout for %{op.result.name}: {e}",
+                op.loc,
+                legal="a tile of whole bytes per row"
+                if given is None
+                else "a layout that keeps the bytes of an access together, or none",
             ) from e
         if not proof.conflict_free:
             why = "the best found" if given is None else "given"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from tileir.ir.core import Kernel, Op, Value
 from tileir.ir.diagnostics import Diagnostic, Note
@@ -13,6 +13,7 @@ from tileir.ir.types import ELEMS, Elem, GlobalType, TileType, Type
 from tileir.target import Mfma, Target
 
 ADDRESSES = 1 << 63  # bytes that the 64-bit arithmetic of addresses reaches
+MOST_REGISTERS = 1 << 13  # elements per lane from which on no layout is looked at: many times what spills can hold
 WIDE_DIRECT_BYTES = 16  # the copies that `direct` means: one b128 per lane
 
 # Ops that move a value without looking at it: any element that fits in memory will do.
@@ -184,6 +185,43 @@ def mfma_diagnostics(op: Op, shape: tuple[int, ...], loc: Loc, target: Target) -
         message = f"{text} runs at half the rate or less for {elem} on {target.name}"
         return [Diagnostic("E0704", message, loc, notes=notes, legal=shapes(full))]
     return []
+
+
+# -- written layouts ---------------------------------------------------------------------------------------------
+
+
+def check_layouts(kernel: Kernel, target: Target, most_registers: int = MOST_REGISTERS) -> list[Diagnostic]:
+    """Register layouts must be for the waves of the workgroup, and take no more registers than spilling could hold."""
+    found: list[Diagnostic] = []
+    waves = kernel.attrs.get("waves")
+    if not isinstance(waves, int) or not is_power_of_two(waves):
+        return found
+    for v, loc in laid_out_values(kernel):
+        layout = v.tile.layout
+        assert layout is not None
+        if layout.num_waves != waves:
+            message = f"the layout of %{v.name} is for {_count(layout.num_waves, 'wave')}; the workgroup has {waves}"
+            bits = _count(waves.bit_length() - 1, "vector")
+            legal = f"{bits} in `wave = […]` (zeros where waves hold copies), or with(waves = {layout.num_waves})"
+            found.append(Diagnostic("E0708", message, loc, legal=legal))
+        elif layout.num_registers > most_registers:
+            message = f"%{v.name} lies in {layout.num_registers} registers of every lane; {target.name} has "
+            message += f"{target.registers_per_lane}"
+            legal = "fewer vectors in `reg = […]`, and more in `lane` and `wave` that are not zero"
+            found.append(Diagnostic("E0708", message, loc, legal=legal))
+    return found
+
+
+def laid_out_values(kernel: Kernel) -> Iterator[tuple[Value, Loc]]:
+    """The values with a register layout, and where they are defined."""
+    for op in kernel.walk():
+        for v in (*op.results, *(a for region in op.regions for a in region.args)):
+            if isinstance(v.type, TileType) and v.type.layout is not None:
+                yield v, v.loc if v.loc.line else op.loc
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
 # -- workgroups --------------------------------------------------------------------------------------------------

@@ -155,6 +155,13 @@ def _run(steps: Sequence[Step], result: Result, print_after: PrintAfter | None, 
             legal="tileir-run --verify with sizes that the kernel accepts",
         )
     holds: set[str] = set()  # forms known to hold of the current kernel
+    if (
+        steps[-1].label == step_names()[-1]
+    ):  # code will be generated: forms that the steps left out would have established
+        for step in pipeline()[: step_names().index(steps[0].label)]:
+            for form in sorted(step.pass_.establishes - holds):
+                _require(form, steps[0].pass_, result.kernel, chip=result.context.target, resumed=True)
+                holds.add(form)
     for i, step in enumerate(steps):
         for form in sorted(step.pass_.requires - holds):
             _require(form, step.pass_, result.kernel, chip=result.context.target, resumed=i == 0)

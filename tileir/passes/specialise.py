@@ -23,7 +23,7 @@ from tileir.ir.diagnostics import CompileError, Diagnostic
 from tileir.ir.rewriter import Rewriter, Rule, rewrite
 from tileir.passes.base import Context, Pass
 from tileir.passes.directives import Decisions, apply_schedule
-from tileir.passes.legality import check_kernel, check_mma, check_workgroup
+from tileir.passes.legality import check_kernel, check_layouts, check_mma, check_workgroup, laid_out_values
 
 
 def _run(kernel: Kernel, ctx: Context) -> Kernel:
@@ -33,7 +33,11 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
     decisions = apply_schedule(kernel, ctx, found)
     new = rewrite(kernel, _attach(decisions))
     new.attrs = {"target": ctx.target.name, **kernel.attrs, **decisions.kernel}
+    stated = [v.tile.layout.num_waves for v, _ in laid_out_values(new) if v.tile.layout is not None]
+    if stated and "waves" not in new.attrs:
+        new.attrs["waves"] = stated[0]
     found += check_workgroup(new, ctx.target, decisions.places)
+    found += check_layouts(new, ctx.target)
     if found:
         raise CompileError(found)
     return new
