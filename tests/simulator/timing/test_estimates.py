@@ -13,6 +13,7 @@ import pytest
 from tests.kernels.harness import library, scheduled_gemm
 from tests.simulator.timing.timing_kernels import CHIPS, ZEROS, code, timed
 from tileir.simulator import Module, Simulator, SimulatorError, TimeOptions, Timing, estimate
+from tileir.simulator.timing.estimate import MOST_WORKGROUPS
 from tileir.simulator.timing.records import LEVELS, Cause
 from tileir.simulator.timing.result import CAUSE_TEXTS, SCHEMA
 from tileir.target import get, timing_model
@@ -192,6 +193,8 @@ def test_errors() -> None:
         estimate(module, "k", (0, 1, 1), (64, 1, 1), arguments)
     with pytest.raises(SimulatorError, match="block"):
         estimate(module, "k", (1, 1, 1), (2048, 1, 1), arguments)
+    with pytest.raises(SimulatorError, match="has 16777217 workgroups; an estimate takes up to 16777216"):
+        estimate(module, "k", (MOST_WORKGROUPS + 1, 1, 1), (64, 1, 1), arguments, options=TimeOptions(sample_only=True))
 
 
 @pytest.fixture

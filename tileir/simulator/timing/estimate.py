@@ -28,6 +28,8 @@ _ROUNDS = 3
 """How often the simulated CU is filled with workgroups, at most; what it gets beyond is extrapolated."""
 _CUS = 4
 """CUs that are simulated, at most, where workgroups differ."""
+MOST_WORKGROUPS = 1 << 24
+"""The plan of the caches keeps about 180 bytes for each workgroup."""
 _ALIKE = 1.02
 """Workgroups are alike when the longest executes so many times the instructions of the shortest, at most."""
 _RECORDED = 64
@@ -90,6 +92,11 @@ def estimate(
     if not fits.workgroups_per_cu:
         raise SimulatorError("not even one workgroup fits on a compute unit, so there is no time to estimate")
     dispatch = Dispatch(grid, launch.wave_count, fits.workgroups_per_cu, target.num_xcds, target.cus_per_xcd)
+    if dispatch.count > MOST_WORKGROUPS:
+        raise SimulatorError(
+            f"grid {grid} has {dispatch.count} workgroups; an estimate takes up to {MOST_WORKGROUPS}, which is enough to see "
+            "how long a larger grid takes"
+        )
     cus = _chosen_cus(dispatch, options)
     wanted = sorted({*caches.sample(dispatch, target, options.recorded), *(n for numbers in cus for n in numbers)})
     begun = sorted({*wanted, *range(min(dispatch.count, _MOST_STARTS))})
