@@ -19,7 +19,7 @@ from tileir.layout.conversion import conversion
 from tileir.layout.linear import LayoutError
 from tileir.layout.motion import shuffle_motion
 from tileir.passes.lane_code import can_shuffle, can_swap, reduced_waves
-from tileir.passes.legality import check_layouts, check_workgroup
+from tileir.passes.legality import check_copies, check_layouts, check_workgroup
 from tileir.target import Target
 
 Checker = Callable[[Kernel, Target], None]
@@ -87,6 +87,9 @@ def _accesses_chosen(kernel: Kernel, target: Target) -> None:
 
 
 def _placed(kernel: Kernel, target: Target) -> None:
+    found = check_copies(kernel, target)
+    if found:
+        raise CompileError(found)
     for op in kernel.walk():
         if op.name != "mma":
             continue

@@ -224,6 +224,17 @@ def _count(n: int, what: str) -> str:
     return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
+def check_copies(kernel: Kernel, target: Target) -> list[Diagnostic]:
+    """Widths of direct copies that the text states must be those of the chip."""
+    found: list[Diagnostic] = []
+    for op in kernel.walk():
+        if op.name == "copy_async" and op.attrs["bytes"] not in target.direct_to_lds_bytes:
+            message = f"{target.name} has no direct-to-LDS loads of {op.attrs['bytes']} bytes per lane"
+            legal = ", ".join(map(str, target.direct_to_lds_bytes))
+            found.append(Diagnostic("E0706", message, op.loc, legal=f"bytes = one of {legal}"))
+    return found
+
+
 # -- workgroups --------------------------------------------------------------------------------------------------
 
 

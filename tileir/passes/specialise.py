@@ -23,12 +23,19 @@ from tileir.ir.diagnostics import CompileError, Diagnostic
 from tileir.ir.rewriter import Rewriter, Rule, rewrite
 from tileir.passes.base import Context, Pass
 from tileir.passes.directives import Decisions, apply_schedule
-from tileir.passes.legality import check_kernel, check_layouts, check_mma, check_workgroup, laid_out_values
+from tileir.passes.legality import (
+    check_copies,
+    check_kernel,
+    check_layouts,
+    check_mma,
+    check_workgroup,
+    laid_out_values,
+)
 
 
 def _run(kernel: Kernel, ctx: Context) -> Kernel:
     found: list[Diagnostic] = []
-    for check in (check_kernel, check_mma):
+    for check in (check_kernel, check_mma, check_copies):
         found += check(kernel, ctx.target)
     decisions = apply_schedule(kernel, ctx, found)
     new = rewrite(kernel, _attach(decisions))
