@@ -389,7 +389,8 @@ def test_worker_killed_between_compiles_is_replaced() -> None:
     first = own.pid
     assert first is not None
     os.kill(first, signal.SIGKILL)
-    while Path(f"/proc/{first}/stat").read_text().split()[2] != "Z":
+    tasks = Path(f"/proc/{first}/task")  # all threads must have ended, not only the first
+    while Path(f"/proc/{first}/stat").read_text().split()[2] != "Z" or len(list(tasks.iterdir())) > 1:
         time.sleep(0.005)
     assert own.compile("mlir", SMALL, "gfx950").hsaco
     assert not Path(f"/proc/{first}").exists()  # reaped

@@ -30,12 +30,24 @@ class Ops:
         waves: Sequence[int] = (),
         swapped: bool = False,
         file: Literal["", "vector", "accumulation"] = "",
+        file_a: Literal["", "vector", "accumulation"] = "",
+        file_b: Literal["", "vector", "accumulation"] = "",
         name: str = "",
     ) -> Tile:
         """Matrix product a · b, added to c if given. Products are exact and summed in f32 (f64 for f64, i32 for i8)
         in unspecified but fixed order; the interpreter sums in f64 and rounds once."""
         return self.emit_one(
-            "mma", [a, b, *c], {"instr": tuple(instr), "waves": tuple(waves), "swapped": swapped, "file": file}, name
+            "mma",
+            [a, b, *c],
+            {
+                "instr": tuple(instr),
+                "waves": tuple(waves),
+                "swapped": swapped,
+                "file": file,
+                "file_a": file_a,
+                "file_b": file_b,
+            },
+            name,
         )
 
     def iota(self, shape: Sequence[int], *, axis: int = 0, name: str = "") -> Tile:
