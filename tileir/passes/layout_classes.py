@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
+from itertools import combinations
 
 from tileir.ir.core import Block, Kernel, Op, Value
 from tileir.ir.ops.shape import permutation
 from tileir.ir.registry import get
 from tileir.ir.types import GlobalType, TileType
 from tileir.layout import Layout, LayoutError, blocked, broadcast_source
+from tileir.passes.lds_sizes import BANK_ROW
 from tileir.passes.split_access import contiguous_dim
 
 # Results of these can be made anew in any layout at no cost, so they belong to no class.
@@ -233,7 +235,36 @@ def layout_of_load(op: Op, waves: int, users: Uses) -> Layout:
     assert isinstance(view, GlobalType)
     if op.result.tile.rank == 2 and _goes_turned_to_lds(op, users):
         return turned(op.result.tile, waves)
-    return coalesced(op.result.tile, view, op.spans, waves)
+    layout = coalesced(op.result.tile, view, op.spans, waves)
+    stored = any(user.name == "shared_store" for user, _ in users.get(op.result, []))
+    return rows_apart(layout, op.result.tile) if stored else layout
+
+
+def rows_apart(layout: Layout, t: TileType) -> Layout:
+    """The layout with the rows of a wave in another order, if need be, so that the lanes that write to LDS together, 16 bytes
+    each, fill all banks where rows lie densely: rows of 160 bytes overlap in the banks of the next but not in those of
+    the next but one. The order of rows does not matter to memory."""
+    row_bytes = t.shape[-1] * t.elem.bytes
+    if t.rank != 2 or row_bytes & (row_bytes - 1) == 0:
+        return layout
+    along = [v for v in layout.lane if not v[0]]
+    rows = [v for v in layout.lane if v[0]]
+    lanes = BANK_ROW // LANE_BYTES
+    if (
+        [*along, *rows] != list(layout.lane)
+        or 1 << len(along) >= lanes
+        or layout.contiguous(1) * t.elem.bytes != LANE_BYTES
+    ):
+        return layout
+    count = (lanes >> len(along)).bit_length() - 1
+    for first in combinations(rows, count):
+        group = [(0, 0)]
+        for v in (*along, *first):
+            group += [(r + v[0], c + v[1]) for r, c in group]
+        if len({(r * row_bytes + c * t.elem.bytes) % BANK_ROW // LANE_BYTES for r, c in group}) == lanes:
+            rest = [v for v in rows if v not in first]
+            return Layout.from_bases(layout.shape, layout.reg, [*along, *first, *rest], layout.wave, layout.reps)
+    return layout
 
 
 def memory_axis(view: GlobalType, spans: tuple[int | None, ...], rank: int) -> int | None:
