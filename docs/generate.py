@@ -229,10 +229,21 @@ def form_table() -> str:
 def timing_parameters() -> str:
     """The parameters of the timing model, one table per section of the file."""
     data = json.loads((DATA_DIRECTORY / FILE_NAME).read_text("utf-8"))
-    titles = {"cdna": "Compute unit, both chips", "memory": "Memory, both chips", "gfx942": "gfx942", "gfx950": "gfx950"}
+    titles = {
+        "cdna": "Compute unit, both chips",
+        "memory": "Memory, both chips",
+        "gfx942": "gfx942",
+        "gfx950": "gfx950",
+    }
     parts = [f"Version {data['version']}."]
     for section_name, title in titles.items():
-        parts += ["", f"**{title}**", "", "| parameter | value | unit | evidence | source and note |", "|---|---|---|---|---|"]
+        parts += [
+            "",
+            f"**{title}**",
+            "",
+            "| parameter | value | unit | evidence | source and note |",
+            "|---|---|---|---|---|",
+        ]
         for name, entry in data[section_name].items():
             value = entry["value"]
             shown = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
