@@ -39,6 +39,16 @@ def test_silent_on_the_library(chip: str) -> None:
         assert _checked(scheduled_gemm(chip, "2 x 2", (128, 128, 64)), {"A": a, "B": b, "C": c}, device) == []
 
 
+@pytest.mark.parametrize("chip", CHIPS)
+def test_silent_on_the_smallest_product(chip: str) -> None:
+    """One element a tile: LLVM must not read LDS before the loop to keep in a register what the loop stores there."""
+    device = SimulatorDevice(chip, "all")
+    a, b = (np.arange(n * 5, dtype=np.float32).reshape(n, 5) for n in (3, 4))
+    c = np.zeros((3, 4), np.float32)
+    assert _checked(library("gemm", chip, BM=1, BN=1, BK=1, T="f32"), {"A": a, "B": b, "C": c}, device) == []
+    assert (c == a @ b.T).all()
+
+
 EXAMPLES = Path(__file__).parents[3] / "examples"
 RUNS: list[tuple[str, str, str]] = [
     ("gemm", "", "M=129,N=257,K=100,LDA=104,LDB=104,LDC=264"),

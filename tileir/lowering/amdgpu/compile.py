@@ -29,13 +29,16 @@ from tileir.target import Target
 if TYPE_CHECKING:
     from tileir.lowering.amdgpu.contract_waits import Deviation
 
+# No access to memory leaves its place: without this, LLVM keeps what a loop stores to one place of LDS in a register, and reads
+# LDS before the loop to have a first value, where nobody has written yet.
+IN_ORDER = "-disable-licm-promotion"
 # Process-wide options of LLVM for kernels with matrix instructions: our text is in final order, and the scheduler before
 # register allocation would undo it; the allocator then keeps accumulators in place (measured on 32 variants of one loop).
 # Loop strength reduction would turn the addresses of the element-wise version into dozens of induction variables: 69
 # spills in the 256x256x64 GEMM on gfx942 with it, none without. The IR passes that the back end runs before selection find
 # nothing in loops that are written in final form, and take a third of its time.
 MFMA_OPTIONS = (
-    "-enable-misched=0", "-greedy-reverse-local-assignment=1", "-disable-lsr", "-amdgpu-scalar-ir-passes=0",
+    IN_ORDER, "-enable-misched=0", "-greedy-reverse-local-assignment=1", "-disable-lsr", "-amdgpu-scalar-ir-passes=0",
 )  # fmt: skip
 
 
@@ -54,10 +57,14 @@ MFMA_ATTEMPTS = (
     Attempt(MFMA_OPTIONS),
     Attempt(MFMA_OPTIONS, sparing=True),
     Attempt((*MFMA_OPTIONS, "-disable-machine-licm"), sparing=True, pinned=True),
-    Attempt(("-enable-misched=0", "-disable-lsr"), sparing=True),
-    Attempt(("-disable-lsr",), sparing=True),
+    Attempt((IN_ORDER, "-enable-misched=0", "-disable-lsr"), sparing=True),
+    Attempt((IN_ORDER, "-disable-lsr"), sparing=True),
 )
-OTHER_ATTEMPTS = (Attempt(), Attempt(("-disable-lsr",)), Attempt(("-enable-misched=0", "-disable-lsr")))
+OTHER_ATTEMPTS = (
+    Attempt((IN_ORDER,)),
+    Attempt((IN_ORDER, "-disable-lsr")),
+    Attempt((IN_ORDER, "-enable-misched=0", "-disable-lsr")),
+)
 OTHER_WAVES = (4, 8, 2, 16)  # numbers of waves to try, the likelier first
 SPILLED, MOVED = "E0863", "E0865"
 # Deviations of `contract` that `--allow-spills` accepts.
@@ -102,7 +109,7 @@ class Compiled:
 
 def start_worker(matrix: bool = True) -> None:
     """Starts the worker that `compile_kernel` will use, so that its imports overlap the front end. Returns at once."""
-    worker_for(MFMA_OPTIONS if matrix else ()).start()
+    worker_for(MFMA_OPTIONS if matrix else OTHER_ATTEMPTS[0].options).start()
 
 
 def compile_kernel(
