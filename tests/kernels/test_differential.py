@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, event, given, settings
@@ -18,16 +17,15 @@ from hypothesis import strategies as st
 from strategies import Limits, kernels
 
 from tileir.frontend import parse
+from tileir.fuzz.execute import Case, copied, make_inputs, same
 from tileir.interpreter import run
 from tileir.ir.binding import written_views
 from tileir.ir.core import Kernel, Module
 from tileir.ir.diagnostics import CompileError
 from tileir.ir.printer import print_module
-from tileir.ir.types import Elem, GlobalType
 from tileir.lowering.amdgpu.compile import Options, compile_kernel
 from tileir.passes.lds_sizes import buffers
 from tileir.runtime import launch
-from tileir.tools.tolerance import clone
 
 from .harness import CHIPS, device
 
@@ -50,49 +48,6 @@ SETTINGS = {
 }
 
 
-def special_values(elem: Elem, count: int, rng: np.random.Generator) -> Array:
-    """Random elements, a third of them special."""
-    if elem.is_int:
-        info = np.iinfo(elem.np)
-        special = np.array([0, 1, -1, 2, -2, 7, info.min, info.max, info.min + 1, 31, 64], elem.np)
-        plain = rng.integers(-100, 100, count).astype(elem.np)
-    else:
-        f: Any = ml_dtypes.finfo(elem.np)
-        limits = [float(x) for x in (f.max, f.min, f.smallest_normal, f.smallest_subnormal, f.eps)]
-        special = np.array([0.0, -0.0, 1.0, -1.0, 0.5, 2.5, np.inf, -np.inf, np.nan, *limits]).astype(elem.np)
-        plain = (rng.standard_normal(count) * 4).astype(elem.np)
-    return np.where(rng.random(count) < 1 / 3, special[rng.integers(0, len(special), count)], plain)
-
-
-def make_inputs(kernel: Kernel, sizes: dict[str, int], gap: int, rng: np.random.Generator) -> dict[str, Any]:
-    """An array for every view: dense, or with `gap` elements between its rows where the strides are free."""
-    values: dict[str, Any] = {}
-    for arg in kernel.args:
-        if not isinstance(arg.type, GlobalType):
-            values[arg.name] = special_values(arg.type.elem, 1, rng)[0].item()
-            continue
-        shape = tuple(d if isinstance(d, int) else sizes[d] for d in arg.type.dims)
-        strides = [1] * len(shape)
-        for d in reversed(range(len(shape) - 1)):
-            strides[d] = strides[d + 1] * shape[d + 1] + (gap if arg.type.strides is not None else 0)
-        extent = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
-        flat = special_values(arg.type.elem, extent, rng)
-        size = flat.dtype.itemsize
-        values[arg.name] = np.lib.stride_tricks.as_strided(flat, shape, [s * size for s in strides])
-    return values
-
-
-def copied(values: dict[str, Any]) -> dict[str, Any]:
-    return {k: clone(v) if isinstance(v, np.ndarray) else v for k, v in values.items()}
-
-
-def same(got: Array, want: Array) -> Array:
-    if want.dtype.kind in "iub":
-        return got == want
-    g, w = got.astype(np.float64), want.astype(np.float64)
-    return ((g == w) & (np.signbit(g) == np.signbit(w))) | (np.isnan(g) & np.isnan(w))
-
-
 def check(kernel: Kernel, chip: str, waves: int, sizes: dict[str, int], gap: int, seed: int) -> None:
     kernel.fp = "strict"  # no contraction: it would change bits
     kernel.attrs["waves"] = waves
@@ -112,7 +67,7 @@ def check(kernel: Kernel, chip: str, waves: int, sizes: dict[str, int], gap: int
         raise
     assert compiled.final is not None
     event(f"buffers: {min(3, len(buffers(compiled.final)))}")
-    values = make_inputs(kernel, sizes, gap, np.random.default_rng(seed))
+    values = make_inputs(kernel, Case((chip,), sizes, gap, seed, "special"))
     want = copied(values)
     with np.errstate(all="ignore"):
         run(kernel, want, symbols={})

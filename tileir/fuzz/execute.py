@@ -74,7 +74,7 @@ def execute(kernel: Kernel, case: Case) -> Outcome:
             return Outcome("wrong", stage, "the text does not parse back")
         stage = "interpreter"
         inputs = make_inputs(kernel, case)
-        want = _copied(inputs)
+        want = copied(inputs)
         with np.errstate(all="ignore"):
             run(kernel, want, symbols=dict(case.sizes))
         rejected = ""
@@ -89,7 +89,7 @@ def execute(kernel: Kernel, case: Case) -> Outcome:
                     continue
                 return Outcome("wrong", stage, str(e))
             stage = f"run on {chip}"
-            got = _copied(inputs)
+            got = copied(inputs)
             device = _device(chip)
             launch(compiled, got, device, symbols=dict(case.sizes))
             if device.statistics is not None and device.statistics.findings:
@@ -108,7 +108,7 @@ def execute(kernel: Kernel, case: Case) -> Outcome:
 def make_inputs(kernel: Kernel, case: Case) -> dict[str, Any]:
     """Arrays for the views, dense or with gaps between rows, and numbers for the scalars."""
     rng = np.random.default_rng(case.seed)
-    draw = _special if case.values == "special" else _integers
+    draw = special_values if case.values == "special" else _integers
     values: dict[str, Any] = {}
     for arg in kernel.args:
         if not isinstance(arg.type, GlobalType):
@@ -125,7 +125,7 @@ def make_inputs(kernel: Kernel, case: Case) -> dict[str, Any]:
     return values
 
 
-def _special(elem: Elem, count: int, rng: np.random.Generator) -> Array:
+def special_values(elem: Elem, count: int, rng: np.random.Generator) -> Array:
     """Random elements, a third of them special."""
     if elem.is_int:
         info = np.iinfo(elem.np)
@@ -145,14 +145,14 @@ def _integers(elem: Elem, count: int, rng: np.random.Generator) -> Array:
     return rng.integers(-MOST, MOST + 1, count).astype(elem.np)
 
 
-def _copied(values: Mapping[str, Any]) -> dict[str, Any]:
+def copied(values: Mapping[str, Any]) -> dict[str, Any]:
     """Copies that keep strides and what lies between the rows."""
     return {k: clone(v) if isinstance(v, np.ndarray) else v for k, v in values.items()}
 
 
 def _difference(kernel: Kernel, got: Mapping[str, Any], want: Mapping[str, Any], *, signed_zeros: bool) -> str:
     for name in written_views(kernel):
-        wrong = np.argwhere(~_same(got[name], want[name], signed_zeros))
+        wrong = np.argwhere(~same(got[name], want[name], signed_zeros))
         if len(wrong):
             at = tuple(int(i) for i in wrong[0])
             count, size = len(wrong), want[name].size
@@ -160,7 +160,7 @@ def _difference(kernel: Kernel, got: Mapping[str, Any], want: Mapping[str, Any],
     return ""
 
 
-def _same(got: Array, want: Array, signed_zeros: bool) -> Array:
+def same(got: Array, want: Array, signed_zeros: bool = True) -> Array:
     """Equal bits, but for the bits of NaN; sums of zeros in any order may have either sign where `signed_zeros` is false."""
     if want.dtype.kind in "iub":
         return got == want
