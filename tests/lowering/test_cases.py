@@ -24,6 +24,8 @@ CASES = {
     "wave-grids": ("tests.kernels.test_gemm", "test_wave_grids"),
     "raster-tail": ("tests.kernels.test_gemm", "test_raster_tail"),
     "byte-offset-overflow": ("tests.kernels.test_gemm", "test_rows_past_four_gigabytes"),
+    "fnuz-nan": ("tests.kernels.test_small_float_products", "test_every_code"),
+    "fp8-kind": ("tests.passes.test_specialise", "test_fp8_kind"),
     "primes": ("tests.kernels.test_gemm_forms", "test_ragged_and_prime_shapes"),
 }
 

@@ -19,9 +19,11 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from . import gf2
 from .algebra import LinearMap
-from .linear import LANE_BITS, WAVE, Layout, LayoutError, Vector, ceil_log2
+from .linear import LANE_BITS, WAVE, IntArray, Layout, LayoutError, Vector, ceil_log2
 
 PIECE_BITS = 128
 """Widest contiguous run of k in one lane: 16 bytes (CDNA4 ISA, 8-bit operands of the K = 64 and K = 128 shapes)."""
@@ -79,6 +81,16 @@ def mfma_operand(rows: int, k: int, *, bits: int, blocks: int = 1) -> Layout:
     skip = 0 if blocks > 1 else 1
     shape = (blocks, rows, k)[skip:]
     return Layout.from_bases(shape, [v[skip:] for v in reg], [v[skip:] for v in lane], [])
+
+
+@functools.lru_cache(maxsize=256)
+def operand_k(rows: int, k: int, *, bits: int) -> IntArray:
+    """The k that lanes hold of an operand fragment: int64 [lane groups, elements], a lane group being lanes of distinct rows.
+
+    Operands of different widths of one instruction differ in it: 8-bit elements lie in runs of 16, narrower ones of 32.
+    """
+    table = mfma_operand(rows, k, bits=bits).owner_table()[0, :, :, 1]
+    return np.ascontiguousarray(table.reshape(WAVE // rows, rows, -1)[:, 0])
 
 
 def _accumulator_bits(m: int, n: int, blocks: int, bits: int) -> tuple[list[Vector], list[Vector]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .linear import WAVE, IntArray, Layout, LayoutError
-from .mfma import elements_per_lane, mfma_accumulator
+from .mfma import elements_per_lane, mfma_accumulator, operand_k
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,8 @@ def mma_plan(
     """Find, from the three layouts alone, the MFMAs that compute C += A·B, or say why there are none.
 
     Every C fragment must lie in the instruction's accumulator map, every operand fragment in its row map, and a pair is
-    multiplied when both hold the same k in every lane group of every wave; the pairs of a C fragment must
+    multiplied when both hold the same k wherever the instruction multiplies two elements (the lanes that hold these differ
+    where A and B have elements of different widths); the pairs of a C fragment must
     cover every k once. So any layouts that are right are accepted, whoever wrote them.
 
     Raises:
@@ -118,7 +119,7 @@ def _covers(ks: list[IntArray], extent: int) -> bool:
     """Whether the fragments together hold each k below ``extent`` exactly once, in every wave."""
     if not ks:
         return False
-    held = np.sort(np.concatenate([x.reshape(len(x), -1) for x in ks], axis=1), axis=1)
+    held = np.sort(np.concatenate(ks, axis=1), axis=1)
     return np.array_equal(held, np.broadcast_to(np.arange(extent), (len(held), extent)))
 
 
@@ -150,8 +151,9 @@ def _accumulator_origins(c: Layout, acc: Layout) -> list[IntArray]:
 def _operand_origins(
     name: str, x: Layout, row_axis: int, rows: int, k: int, bits: int
 ) -> tuple[list[IntArray], list[IntArray]]:
-    """Per fragment: first row of each wave [waves], and the k held [waves, lane groups, elements]."""
+    """Per fragment: first row of each wave [waves], and the k held [waves, k of the instruction]."""
     size = elements_per_lane(rows, k)
+    place = np.argsort(operand_k(rows, k, bits=bits), axis=None)
     table = x.owner_table()
     lanes = np.arange(WAVE)
     origins: list[IntArray] = []
@@ -169,5 +171,5 @@ def _operand_origins(
                 "elements: lane l must hold row l % rows, and lanes of the same group the same k"
             )
         origins.append(np.ascontiguousarray(origin))
-        ks.append(np.ascontiguousarray(k_held[:, :, 0, :]))
+        ks.append(np.ascontiguousarray(k_held[:, :, 0, :].reshape(x.num_waves, -1)[:, place]))
     return origins, ks

@@ -135,15 +135,13 @@ class Problem:
 
     def _bound(self, product: Product, mapping: Mapping, model: CostModel) -> Clocks:
         """Clocks of the products and of the LDS reads of their operands."""
-        a = product.op.operands[0].tile.elem
         rows, cols, depth = fragments_of(product.shape, mapping)
         cost = self._instructions(product, mapping, model)
-        for fragments, unit, reads in (
-            (rows, mapping.instr[0], product.reads[0]),
-            (cols, mapping.instr[1], product.reads[1]),
+        for fragments, unit, reads, bits in zip(
+            (rows, cols), mapping.instr[:2], product.reads, product.bits, strict=True
         ):
             elements = fragments * depth * unit * mapping.instr[2] / self.target.wave_size
-            cost.add(model.lds_access(elements * a.bytes / WIDEST, "ds_read_b128"), reads)
+            cost.add(model.lds_access(elements * bits / 8 / WIDEST, "ds_read_b128"), reads)
         return cost
 
     def _instructions(self, product: Product, mapping: Mapping, model: CostModel) -> Clocks:

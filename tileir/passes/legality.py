@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from tileir.ir.core import Kernel, Op, Value
 from tileir.ir.diagnostics import Diagnostic, Note
 from tileir.ir.location import Loc
-from tileir.ir.ops.contract import accumulator
+from tileir.ir.ops.contract import accumulator, is_small_float
 from tileir.ir.registry import get
 from tileir.ir.types import ELEMS, Elem, GlobalType, TileType, Type
 from tileir.target import Mfma, Target
@@ -30,11 +30,6 @@ def is_power_of_two(n: int) -> bool:
 def most_waves(target: Target) -> int:
     """Waves of the largest workgroup."""
     return target.max_workgroup_size // target.wave_size
-
-
-def is_small_float(elem: Elem) -> bool:
-    """Floats of 8 bits and less, whose kinds differ from chip to chip."""
-    return elem.is_float and elem.bits <= 8
 
 
 def check_kernel(kernel: Kernel, target: Target) -> list[Diagnostic]:
@@ -132,10 +127,24 @@ def instructions(op: Op, target: Target) -> tuple[Mfma, ...]:
     return tuple(i for i in target.mfmas_for(a.name, b.name, acc.name) if i.blocks == 1)
 
 
-def full_rate(op: Op, target: Target) -> list[Mfma]:
-    """Those of `instructions` that no other one outruns."""
-    a, b = op.operands[0].tile.elem.name, op.operands[1].tile.elem.name
-    return [i for i in instructions(op, target) if target.is_full_rate(i, a, b)]
+def worthwhile(op: Op, target: Target) -> list[Mfma]:
+    """Those of `instructions` that no other one outruns; where k of the tile does not fill them, also the shorter ones of 8-bit
+    floats that need no more clocks for it. (Other types have two rates for one kind of instruction, of which the lower is for
+    code that knows no better.)"""
+    a, b = op.operands[0].tile.elem, op.operands[1].tile.elem
+    found = instructions(op, target)
+    full = [i for i in found if target.is_full_rate(i, a.name, b.name)]
+    if not (is_small_float(a) and is_small_float(b)):
+        return full
+    k = op.operands[0].tile.shape[1]
+
+    def clocks(i: Mfma) -> int:
+        return -(-k // i.k) * target.mfma_clocks(i, a.name, b.name)
+
+    def as_good(i: Mfma) -> bool:
+        return all(clocks(i) <= clocks(f) and -k % i.k < -k % f.k for f in full if f.m == i.m)
+
+    return [i for i in found if i in full or as_good(i)]
 
 
 def shapes(found: list[Mfma]) -> str:
@@ -174,16 +183,16 @@ def mfma_diagnostics(op: Op, shape: tuple[int, ...], loc: Loc, target: Target) -
     all_of_type = instructions(op, target)
     if not all_of_type:
         return []  # the op itself is reported
-    full = full_rate(op, target)
+    good = worthwhile(op, target)
     chosen = [i for i in all_of_type if (i.m, i.n, i.k) == shape]
     text = "x".join(map(str, shape))
     notes = (Note("the operands are multiplied here", op.loc),)
     if not chosen:
         message = f"{target.name} has no {text} matrix instruction for {elem}"
-        return [Diagnostic("E0702", message, loc, notes=notes, legal=shapes(full))]
-    if not any(i in full for i in chosen):
+        return [Diagnostic("E0702", message, loc, notes=notes, legal=shapes(good))]
+    if not any(i in good for i in chosen):
         message = f"{text} runs at half the rate or less for {elem} on {target.name}"
-        return [Diagnostic("E0704", message, loc, notes=notes, legal=shapes(full))]
+        return [Diagnostic("E0704", message, loc, notes=notes, legal=shapes(good))]
     return []
 
 

@@ -11,6 +11,7 @@ from tileir.ir.core import AttrValue, Kernel, Op
 from tileir.ir.diagnostics import error
 from tileir.ir.ops.contract import accumulator
 from tileir.layout import Layout, accumulator_k_order, mma_layouts, wide_k_order
+from tileir.passes.legality import worthwhile
 from tileir.target import Mfma, Target
 
 # Elements of a result tile below which another wave does not pay: one wave then has less than 4 fragments of 16 x 16.
@@ -51,23 +52,22 @@ class Mapping:
 
 
 def instructions(op: Op, target: Target) -> tuple[Mfma, ...]:
-    """The full-rate dense MFMAs for the operand types, of each tile size that with the largest k; small tiles first.
+    """The fastest dense MFMAs for the operand types, of each tile size that which k of the tile fills best, of equals that with the
+    largest k; small tiles first.
 
     Raises CompileError if the chip has none.
     """
     a, b = op.operands[0].tile.elem, op.operands[1].tile.elem
-    acc = accumulator(a)
-    assert acc is not None
-    choices = [i for i in target.mfmas_for(a.name, b.name, acc.name) if i.blocks == 1 and i.m == i.n]
-    full = [i for i in choices if target.is_full_rate(i, a.name, b.name)] or choices
-    if not full:
+    good = [i for i in worthwhile(op, target) if i.m == i.n]
+    if not good:
         raise error(
             "E0703",
-            f"{target.name} has no matrix instruction for {a} x {b} summed in {acc}",
+            f"{target.name} has no matrix instruction for {a} x {b} summed in {accumulator(a)}",
             op.loc,
             legal=f"operands of {', '.join(target.legal_elems('mma'))}",
         )
-    best = {i.m: i for i in sorted(full, key=lambda i: i.k)}
+    k = op.operands[0].tile.shape[1]
+    best = {i.m: i for i in sorted(good, key=lambda i: (-(-k % i.k), i.k))}
     return tuple(best[m] for m in sorted(best))
 
 
@@ -132,9 +132,9 @@ def _powers(waves: int) -> Iterator[int]:
 
 @lru_cache(maxsize=512)
 def layouts_of(
-    shape: Shape, bits: int, mapping: Mapping, producer: Layout | None = None
+    shape: Shape, bits: int | tuple[int, int], mapping: Mapping, producer: Layout | None = None
 ) -> tuple[Layout, Layout, Layout]:
-    """Layouts of A, B and C of an `mma` of tile shape (m, n, k) on operands of `bits` bits.
+    """Layouts of A, B and C of an `mma` of tile shape (m, n, k) on operands of `bits` bits (of A and B, if they differ).
 
     Args:
         producer: with ``k_of`` "a" or "b", the layout in which that operand lies.
@@ -143,11 +143,13 @@ def layouts_of(
         LayoutError: there are none.
     """
     m, n, k = shape
+    of_operand = bits if isinstance(bits, tuple) else (bits, bits)
     if mapping.k_of == "wide":
-        order = wide_k_order(k, mapping.instr, bits)
+        order = wide_k_order(k, mapping.instr, max(of_operand))
     else:
         assert producer is not None
-        order = accumulator_k_order(producer, 1 if mapping.k_of == "a" else 0, mapping.instr, bits, tile_k=k)
+        number = "ab".index(mapping.k_of)
+        order = accumulator_k_order(producer, 1 - number, mapping.instr, of_operand[number], tile_k=k)
     return mma_layouts(
         m,
         n,

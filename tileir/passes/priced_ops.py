@@ -42,9 +42,10 @@ class Product:
         return self.ops[0]
 
     @property
-    def bits(self) -> int:
-        """Bits of an operand element."""
-        return self.op.operands[0].tile.elem.bits
+    def bits(self) -> tuple[int, int]:
+        """Bits of an element of either operand."""
+        a, b = self.op.operands[:2]
+        return a.tile.elem.bits, b.tile.elem.bits
 
 
 def products(kernel: Kernel, trips: Mapping[Op, float], classes: Classes) -> list[Product]:

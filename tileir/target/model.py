@@ -87,6 +87,11 @@ class Mfma:
         return self.flops / self.issue_clocks
 
     @property
+    def formats(self) -> bool:
+        """Whether the instruction names the formats of its operands itself, by the codes of the fact `matrix_formats`."""
+        return self.name.endswith("f8f6f4")
+
+    @property
     def rocdl(self) -> str:
         """Name of the operation in the MLIR `rocdl` dialect."""
         return self.intrinsic.replace("llvm.amdgcn.", "rocdl.")

@@ -13,6 +13,11 @@ from tileir.layout.linear import Layout, LayoutError
 from tileir.layout.mma import mma_plan
 
 
+def is_small_float(elem: Elem) -> bool:
+    """Floats of 8 bits and less, whose kinds differ from chip to chip."""
+    return elem.is_float and elem.bits <= 8
+
+
 def accumulator(elem: Elem) -> Elem | None:
     """Element type in which products of `elem` are summed; None where no contraction exists."""
     if elem.name == "f64":
@@ -28,9 +33,16 @@ def _mma(c: Check) -> Sequence[Type]:
         if t.rank != 2:
             c.fail("E0332", f"operand {i} of 'mma' is {t.with_layout(None)}", i, legal="tiles of rank 2")
         if accumulator(t.elem) is None:
-            c.fail("E0333", f"'mma' does not multiply {t.elem}", i, legal="f64, f32, f16, bf16, 8-bit floats or i8")
-    if a.elem != b.elem and not (a.elem.bits == b.elem.bits == 8 and a.elem.is_float and b.elem.is_float):
-        c.fail("E0313", f"'mma' mixes {a.elem} and {b.elem}", 1, legal="equal element types, or two 8-bit floats")
+            c.fail(
+                "E0333",
+                f"'mma' does not multiply {t.elem}",
+                i,
+                legal="f64, f32, f16, bf16, floats of 8, 6 or 4 bits, or i8",
+            )
+    if a.elem != b.elem and not (is_small_float(a.elem) and is_small_float(b.elem)):
+        c.fail(
+            "E0313", f"'mma' mixes {a.elem} and {b.elem}", 1, legal="equal element types, or floats of at most 8 bits"
+        )
     (m, k), (k2, n) = a.shape, b.shape
     if k != k2:
         c.fail(
@@ -71,7 +83,7 @@ def _mma_layout(c: Check, a: TileType, b: TileType, shape: tuple[int, int]) -> L
             b.layout,
             layout,
             instr=instr,
-            operand_bits=a.elem.bits,
+            operand_bits=(a.elem.bits, b.elem.bits),
             swapped=bool(c.attrs.get("swapped", False)),
         )
     except LayoutError as e:

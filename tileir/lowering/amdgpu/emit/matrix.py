@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from tileir.ir.core import Op, Value
 from tileir.ir.diagnostics import error
+from tileir.ir.ops.contract import is_small_float
+from tileir.ir.types import Elem
+from tileir.layout.mfma import elements_per_lane
 from tileir.layout.mma import MmaPlan, mma_plan
 from tileir.lowering.amdgpu.emit.coords import masks
 from tileir.lowering.amdgpu.emit.shared import hole_test
 from tileir.lowering.amdgpu.emit.state import State
 from tileir.lowering.amdgpu.emit.tiles import Tile, tied
 from tileir.lowering.amdgpu.emit.writer import scalar_type, vector_type
+from tileir.target import Mfma
 
 FILES = ("file_a", "file_b")
 
@@ -36,18 +40,23 @@ def plan_of(op: Op) -> MmaPlan:
     a, b, c = op.operands[0].tile, op.operands[1].tile, op.result.tile
     assert a.layout is not None and b.layout is not None and c.layout is not None
     swapped = bool(op.attrs.get("swapped", False))
-    return mma_plan(a.layout, b.layout, c.layout, instr=_triple(op), operand_bits=a.elem.bits, swapped=swapped)
+    return mma_plan(
+        a.layout, b.layout, c.layout, instr=_triple(op), operand_bits=(a.elem.bits, b.elem.bits), swapped=swapped
+    )
 
 
-def instruction(s: State, op: Op) -> str:
-    """Checks that the chip has the instruction; without this, LLVM would abort. Gives its mnemonic."""
-    a, b = op.operands[0].tile.elem, op.operands[1].tile.elem
+def instruction(s: State, op: Op) -> Mfma:
+    """The instruction of the text, of which the first operand is b where the product is swapped; E0701 if the chip has none,
+    since LLVM would abort."""
+    a, b = (v.tile.elem for v in op.operands[:2])
+    if op.attrs.get("swapped", False):
+        a, b = b, a
     acc = op.result.tile.elem
     m, n, k = _triple(op)
     fitting = [i for i in s.target.mfmas_for(a.name, b.name, acc.name) if i.blocks == 1]
     for i in fitting:
         if (i.m, i.n, i.k) == (m, n, k):
-            return i.name
+            return i
     shapes = ", ".join(f"{i.m}x{i.n}x{i.k}" for i in fitting) or "none for these types"
     raise error("E0701", f"{s.target.name} has no {m}x{n}x{k} matrix instruction for {a} x {b}", op.loc, legal=shapes)
 
@@ -59,12 +68,9 @@ def _triple(op: Op) -> tuple[int, int, int]:
 
 
 def mma(s: State, op: Op) -> None:
-    instruction(s, op)
+    chosen = instruction(s, op)
     w = s.w
-    m, n, k = _triple(op)
     a, b = op.operands[0].tile, op.operands[1].tile
-    if a.elem.is_float and a.elem.bits <= 8:
-        raise s.unsupported(f"'mma' of {a.elem}", op.loc, "operands of f64, f32, f16, bf16 or i8")
     c = op.result.tile
     swapped = bool(op.attrs.get("swapped", False))
     assert c.layout is not None
@@ -76,16 +82,47 @@ def mma(s: State, op: Op) -> None:
     else:
         zero = s.splat_literal(0 if c.elem.is_int else 0.0, c.elem, plan.c_registers)
         acc = [zero] * (c.layout.num_registers // plan.c_registers)
-    a_type = _operand_type(a.elem.name, plan.a_registers)
-    b_type = _operand_type(b.elem.name, plan.b_registers)
+    one = _one(s, chosen, (b.elem, a.elem) if swapped else (a.elem, b.elem), acc_type)
     for number, step in enumerate(plan.steps):
         i = step.c // plan.c_registers
         a_piece, b_piece = operands.of(number)
-        x, y = (a_piece, a_type), (b_piece, b_type)
-        if swapped:
-            x, y = y, x
-        acc[i] = w.op(f"amdgpu.mfma {m}x{n}x{k} {x[0]} * {y[0]} + {acc[i]} blgp = none : {x[1]}, {y[1]}, {acc_type}")
+        x, y = (b_piece, a_piece) if swapped else (a_piece, b_piece)
+        acc[i] = one(x, y, acc[i])
     s.values[op.result] = Tile(c, plan.c_registers, acc)
+
+
+def _one(s: State, mfma: Mfma, elems: tuple[Elem, Elem], acc_type: str) -> Callable[[str, str, str], str]:
+    """Emits one instruction from its first and second operand and the accumulator."""
+    w = s.w
+    shape = f"{mfma.m}x{mfma.n}x{mfma.k}"
+    sizes = [elements_per_lane(mfma.m, mfma.k)] * 2
+    types = [vector_type(scalar_type(e), n) for e, n in zip(elems, sizes, strict=True)]
+
+    def plain(x: str, y: str, c: str) -> str:
+        return w.op(f"amdgpu.mfma {shape} {x} * {y} + {c} blgp = none : {types[0]}, {types[1]}, {acc_type}")
+
+    if not is_small_float(elems[0]):
+        return plain
+    words = [words_type(e, n) for e, n in zip(elems, sizes, strict=True)]
+    if mfma.formats:
+        codes = s.target.fact("matrix_formats").value
+        assert isinstance(codes, Mapping)
+        tail = [w.const(x) for x in (codes[elems[0].name], codes[elems[1].name], 0, 0, 0, 0)]
+    else:
+        tail = [w.const(0)] * 3
+    signature = f"({', '.join([*words, acc_type, *['i32'] * len(tail)])}) -> {acc_type}"
+
+    def small(x: str, y: str, c: str) -> str:
+        values = [w.bitcast(v, t, to) for v, t, to in zip((x, y), types, words, strict=True)]
+        return w.op(f"{mfma.rocdl} {', '.join([*values, c, *tail])} : {signature}")
+
+    return small
+
+
+def words_type(elem: Elem, n: int) -> str:
+    """Type in which the instructions for small floats take `n` elements: one i64, or i32 words."""
+    bits = n * elem.bits
+    return "i64" if bits == 64 else vector_type("i32", bits // 32)
 
 
 class _Operands:
@@ -95,9 +132,8 @@ class _Operands:
     def __init__(self, s: State, op: Op, plan: MmaPlan):
         self.plan = plan
         make = (_operand(s, op, 0, plan.a_registers), _operand(s, op, 1, plan.b_registers))
-        bits = op.operands[0].tile.elem.bits
         sizes = [
-            _in_flight(s.tile(v), n, bits)
+            _in_flight(s.tile(v), n, v.tile.elem.bits)
             for v, n in zip(op.operands, (plan.a_registers, plan.b_registers), strict=False)
         ]
         self.ahead = -(-s.ahead_of_products // max(sizes)) if s.ahead_of_products else 0
@@ -155,7 +191,3 @@ def _from_lds(v: Value) -> bool:
     while owner is not None and owner.name == "transpose":
         owner = owner.operands[0].owner
     return owner is not None and owner.name in ("shared_load", "shared_load_transposed")
-
-
-def _operand_type(elem: str, n: int) -> str:
-    return vector_type(elem, n)
