@@ -284,7 +284,7 @@ def conversion_probe(source: str, target: str) -> str:
 
 @cache
 def special_forms() -> dict[str, tuple[str, ...]]:
-    """Forms of accesses that are not compiled everywhere: chips on which they compile."""
+    """Forms of accesses besides spans, and chips on which they compile."""
     forms = {"gather": _GATHER, "scatter": _SCATTER}
     return {name: tuple(c for c in CHIPS if compiles(text, c)) for name, text in forms.items()}
 

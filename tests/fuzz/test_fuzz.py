@@ -61,7 +61,7 @@ def test_a_planted_fault_is_found_and_reduced(monkeypatch: pytest.MonkeyPatch) -
         return right(Module([exchange(module.kernels[0], "max", "min")]), *rest)
 
     monkeypatch.setattr(execute_module, "compile_kernel", faulty)
-    for seed in range(100):
+    for seed in range(1000):
         kernel, _ = program("general", seed, CHIPS[:1])
         if sum(op.name == "max" for op in kernel.walk()) == 1 and sum(1 for _ in kernel.walk()) > 15:
             result = try_one("general", seed, CHIPS[:1])

@@ -156,13 +156,30 @@ class _Maker:
         spanned = [self.choices.boolean() for _ in range(view.view.rank)]
         if rank is not None:
             spanned = [i >= view.view.rank - rank for i in range(view.view.rank)]
-        spans = tuple(self.pick(self.limits.dims) if s else None for s in spanned)
+        spans = [self.pick(self.limits.dims) if s else None for s in spanned]
         indices = [self.index() for _ in spans]
+        if True in spanned and "gather" not in self.limits.exclude and self.choices.integer(0, 3) == 0:
+            d = self.pick([d for d, s in enumerate(spanned) if s])
+            indices[d], spans[d] = self.rows(), None
         attrs: dict[str, object] = {}
         if view.view.elem.is_float:
             pad = self.pick([0, float("-inf"), 1.5])
             attrs = {"pad": pad} if pad else {}
-        return self.emit("load", [view, *indices], attrs=attrs, spans=spans)
+        return self.emit("load", [view, *indices], attrs=attrs, spans=tuple(spans))
+
+    def rows(self) -> Value:
+        """A tile of indices: numbers that are there, or a few in and out of any view."""
+        known = [v for v in self.tiles("int", 1) if v.tile.elem in (I32, I64) and v.tile.size <= 64]
+        columns = [
+            v for v in self.tiles("int", 2) if v.tile.elem in (I32, I64) and v.tile.shape[1] == 1 and v.tile.size <= 64
+        ]
+        if known + columns and self.choices.boolean():
+            return self.pick(known + columns)
+        n = self.pick(self.limits.dims)
+        shape = (n, 1) if self.choices.boolean() else (n,)
+        step = self.emit("constant", attrs={"value": self.choices.integer(-3, 3)}, types=[scalar(I32)])
+        first = self.emit("constant", attrs={"value": self.choices.integer(-2, n)}, types=[scalar(I32)])
+        return self.emit("fma", [self.emit("iota", attrs={"shape": shape}), step, first])
 
     def iota(self) -> Value:
         shape = self.shape()
@@ -409,7 +426,14 @@ def random_kernel(choices: Choices, limits: Limits | None = None) -> Kernel:
         view = Value(f"O{i}", GlobalType(value.tile.elem, (math.prod(sizes), *shape)))
         args.append(view)
         zero = maker.b.constant(0, I32)
-        maker.b.op("store", [value, view, place, *[zero] * len(shape)], spans=(None, *shape))
+        indices: list[Value] = [zero] * len(shape)
+        spans: list[int | None] = list(shape)
+        if shape and "scatter" not in limits.exclude and choices.integer(0, 3) == 0:  # rows from last to first
+            d = choices.integer(0, len(shape) - 1)
+            row = maker.b.value("iota", attrs={"shape": (shape[d],)})
+            indices[d] = maker.b.value("sub", [maker.b.constant(shape[d] - 1, I32), row])
+            spans[d] = None
+        maker.b.op("store", [value, view, place, *indices], spans=(None, *spans))
     kernel = Kernel(
         choices.pick(["k", "mma", "for_1"]),
         _params(choices),

@@ -383,6 +383,21 @@ class Layout:
         reg = tuple(new for old, new in zip(self.reg, drop(self.reg), strict=True) if any(new) or not any(old))
         return Layout(one(self.shape), reg, drop(self.lane), drop(self.wave), one(self.reps))
 
+    def project(self, axis: int) -> Layout:
+        """Layout of a tile of rank 1 with the coordinates along ``axis``, of which every lane holds those of its elements;
+        a register for each combination of bits that moves along the axis.
+
+        Raises:
+            LayoutError: no such axis.
+        """
+        self._check_axis(axis)
+
+        def only(vectors: tuple[Vector, ...]) -> list[tuple[int]]:
+            return [(v[axis],) for v in vectors]
+
+        reg = [v for v in only(self.reg) if any(v)]
+        return Layout.from_bases((self.shape[axis],), reg, only(self.lane), only(self.wave), (self.reps[axis],))
+
     def reduce_sources(self, axis: int) -> tuple[tuple[int, ...], ...]:
         """For each register of ``reduce(axis)``, this layout's registers that a lane combines into it, ascending."""
         self._check_axis(axis)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from tileir.ir.core import AttrValue, Kernel, Op, Value
 from tileir.ir.diagnostics import error
+from tileir.ir.ops.memory import tile_dims
 from tileir.ir.ops.shape import reshapes_in_place
 from tileir.ir.registry import get
 from tileir.ir.rewriter import Rewriter, rewrite, uses
@@ -29,8 +30,11 @@ from tileir.passes.layout_classes import (
     axis_of,
     coalesced,
     finish,
+    index_layout,
     is_free,
     is_tile,
+    picks,
+    picks_rows,
     stated,
     yield_targets,
 )
@@ -119,6 +123,10 @@ class _Apply:
             return True
         elif op.name in ("store", "shared_store"):
             operands[0] = self._stored(rw, op)
+            if picks_rows(op):
+                self._index(rw, op, operands, operands[0].tile.layout)
+        elif picks_rows(op):
+            self._index(rw, op, operands, types[0].layout)
         else:
             operands = [self.convert(rw, v, self.of(v)) if is_tile(v) else rw.use(v) for v in op.operands]
         new = rw.op(
@@ -127,6 +135,13 @@ class _Apply:
         )  # fmt: skip
         rw.replace(op, new.results)
         return True
+
+    def _index(self, rw: Rewriter, op: Op, operands: list[Value], tile: Layout | None) -> None:
+        """The tile of indices of an access in the layout that suits the accessed tile."""
+        assert tile is not None
+        for i, v in enumerate(op.operands):
+            if v is picks(op)[1]:
+                operands[i] = self.convert(rw, v, index_layout(op, tile))
 
     def _product(self, rw: Rewriter, op: Op) -> None:
         """An `mma`: its operands and result as its instructions have them, then the result as its class has it."""
@@ -169,7 +184,7 @@ class _Apply:
             return rw.use(v)
         view = op.operands[1].type if op.name == "store" else None
         if is_free(v):
-            best = coalesced(v.tile, view, op.spans, self.waves) if isinstance(view, GlobalType) else None
+            best = coalesced(v.tile, view, tile_dims(op), self.waves) if isinstance(view, GlobalType) else None
             return self.convert(rw, v, best or coalesced(v.tile, None, None, self.waves))
         layout = self.of(v)
         if op.name == "shared_store":

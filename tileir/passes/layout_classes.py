@@ -12,6 +12,7 @@ from functools import lru_cache
 from itertools import combinations
 
 from tileir.ir.core import Block, Kernel, Op, Value
+from tileir.ir.ops.memory import indices_of, picked_dim, tile_dims
 from tileir.ir.ops.shape import permutation
 from tileir.ir.registry import get
 from tileir.ir.types import GlobalType, TileType
@@ -94,9 +95,32 @@ def _relates(op: Op) -> bool:
         return True
     if op.name == "reshape":
         return is_tile(op.operands[0]) and is_tile(op.result)
+    if picks_rows(op):
+        return True
     if not definition.elementwise:
         return False
     return any(is_tile(v) and v.tile.shape != op.result.tile.shape for v in op.operands)
+
+
+def picks_rows(op: Op) -> bool:
+    """Whether the op accesses rows of a view that a tile of indices picks."""
+    return op.spans is not None and picked_dim(op) is not None
+
+
+def picks(op: Op) -> tuple[Value, Value]:
+    """The accessed tile and the tile of indices of an op that picks rows."""
+    tile = op.operands[0] if op.name == "store" else op.result
+    dim = picked_dim(op)
+    assert dim is not None
+    return tile, indices_of(op)[dim]
+
+
+def index_layout(op: Op, tile: Layout) -> Layout:
+    """The layout that the tile of indices of an access needs for a tile in layout `tile`: every lane has the indices of its
+    own rows."""
+    dim = picked_dim(op)
+    assert dim is not None
+    return _rows(tile, tile_dims(op).index(dim), indices_of(op)[dim].tile.shape)
 
 
 class Layouts:
@@ -158,6 +182,11 @@ class Layouts:
                         changed |= self.put(b, reshaped(known, b.tile.shape))
                     except LayoutError:
                         continue
+        elif picks_rows(op):
+            tile, index = picks(op)
+            known = self.get(tile)
+            if known is not None and self.get(index) is None:
+                changed |= self.put(index, index_layout(op, known))
         else:
             known = self.get(op.result)
             for v in op.operands:
@@ -195,6 +224,12 @@ def broadcast_operand(layout: Layout, shape: tuple[int, ...]) -> Layout:
 
 
 @lru_cache(maxsize=1024)
+def _rows(layout: Layout, dim: int, shape: tuple[int, ...]) -> Layout:
+    """Layout of the coordinates along `dim` as a tile of `shape`, [n] or [n, 1]."""
+    return layout.project(dim).reshape(shape)
+
+
+@lru_cache(maxsize=1024)
 def reshaped(layout: Layout, shape: tuple[int, ...]) -> Layout:
     """`Layout.reshape`, remembered."""
     return layout.reshape(shape)
@@ -220,8 +255,11 @@ def values(kernel: Kernel) -> Iterator[Value]:
 def finish(layouts: Layouts, kernel: Kernel, waves: int, users: Uses) -> None:
     """Gives the classes that no product reaches a layout: first those that are loaded, then the others."""
     relations = layouts.classes.relations
-    for op in kernel.walk():
-        if op.name == "load" and is_tile(op.result) and layouts.get(op.result) is None:
+    indices = {layouts.classes.root(picks(op)[1]) for op in relations if picks_rows(op)}
+    loads = [op for op in kernel.walk() if op.name == "load" and is_tile(op.result)]
+    # Indices follow the tiles that they are for: a lane loads those that it needs.
+    for op in sorted(loads, key=lambda op: layouts.classes.root(op.result) in indices):
+        if layouts.get(op.result) is None:
             layouts.put(op.result, layout_of_load(op, waves, users))
             layouts.propagate(relations)
     for v in values(kernel):
@@ -235,7 +273,7 @@ def layout_of_load(op: Op, waves: int, users: Uses) -> Layout:
     assert isinstance(view, GlobalType)
     if op.result.tile.rank == 2 and _goes_turned_to_lds(op, users):
         return turned(op.result.tile, waves)
-    layout = coalesced(op.result.tile, view, op.spans, waves)
+    layout = coalesced(op.result.tile, view, tile_dims(op), waves)
     stored = any(user.name == "shared_store" for user, _ in users.get(op.result, []))
     return rows_apart(layout, op.result.tile) if stored else layout
 
@@ -267,16 +305,16 @@ def rows_apart(layout: Layout, t: TileType) -> Layout:
     return layout
 
 
-def memory_axis(view: GlobalType, spans: tuple[int | None, ...], rank: int) -> int | None:
-    """The dimension of a tile along which an access of `view` is contiguous; None if there is none."""
-    kept = [i for i, s in enumerate(spans) if s is not None]
+def memory_axis(view: GlobalType, dims: tuple[int, ...]) -> int | None:
+    """The dimension of a tile along which an access of `view` is contiguous, given the view's dimensions that the tile runs
+    along; None if there is none."""
     d = contiguous_dim(view)
-    return kept.index(d) if d in kept and len(kept) == rank else None
+    return dims.index(d) if d in dims else None
 
 
-def coalesced(t: TileType, view: GlobalType | None, spans: tuple[int | None, ...] | None, waves: int) -> Layout:
+def coalesced(t: TileType, view: GlobalType | None, dims: tuple[int, ...] | None, waves: int) -> Layout:
     """Lanes along the dimension that is contiguous in memory, up to 16 bytes each, but never more than share it out."""
-    axis = memory_axis(view, spans, t.rank) if view is not None and spans is not None else None
+    axis = memory_axis(view, dims) if view is not None and dims is not None else None
     axis = t.rank - 1 if axis is None else axis
     per_lane = max(1, t.size // (64 * waves))
     vector = min(max(1, LANE_BYTES // t.elem.bytes), 1 << (per_lane.bit_length() - 1))
@@ -343,6 +381,9 @@ def reachable(
             operands, results = roots(op.operands), roots(op.results)
             if get(op.name).category == "reduce":
                 ways = [(operands, results)]
+            elif picks_rows(op):
+                tile, index = picks(op)
+                ways = [(roots([tile]), roots([index]))]
             elif op.name in ("transpose", "reshape") or not exactly:
                 ways = [(operands, results), (results, operands)]
             else:

@@ -8,7 +8,6 @@ from tileir.ir.core import Kernel, Op, Value
 from tileir.ir.diagnostics import Diagnostic, Note
 from tileir.ir.location import Loc
 from tileir.ir.ops.contract import accumulator, is_small_float
-from tileir.ir.registry import get
 from tileir.ir.types import ELEMS, Elem, GlobalType, TileType, Type
 from tileir.target import Mfma, Target
 
@@ -50,9 +49,6 @@ def check_kernel(kernel: Kernel, target: Target) -> list[Diagnostic]:
             message = f"%{arg.name} spans {_least_bytes(arg.type)} bytes: no memory holds {arg.type}"
             found.append(Diagnostic("E0707", message, arg.loc, legal="dimensions and strides of fewer than 2^63 bytes"))
     for op in kernel.walk():
-        if any(isinstance(v.type, TileType) and not v.type.is_scalar for v in _indices(op)):
-            message = f"'{op.name}' of rows that a tile of indices picks cannot be compiled for {target.name} yet"
-            found.append(Diagnostic("E0903", message, op.loc, legal="a loop over the rows, each with a plain index"))
         elem = _foreign(op, target)
         if elem is not None:
             found.append(
@@ -77,12 +73,6 @@ def _least_bytes(view: GlobalType) -> int:
         span += (size - 1) * (stride if isinstance(stride, int) else 0)
         dense *= size
     return span * view.elem.bytes
-
-
-def _indices(op: Op) -> tuple[Value, ...]:
-    """The indices of an access to a view."""
-    at = get(op.name).access_position
-    return () if at is None or op.spans is None else tuple(op.operands[at + 1 : at + 1 + len(op.spans)])
 
 
 def _foreign(op: Op, target: Target) -> Elem | None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from tileir.ir.core import AttrValue, Block, Kernel, Op, Value
 from tileir.ir.diagnostics import error
+from tileir.ir.ops.memory import picked_dim
 from tileir.ir.rewriter import Rewriter, rewrite, uses
 from tileir.ir.types import SharedType
 from tileir.passes.base import Context, Pass
@@ -64,6 +65,12 @@ def can_copy_directly(op: Op, ctx: Context) -> bool:
     )
 
 
+def is_fast(op: Op) -> bool:
+    """Whether the load belongs to the version of the kernel whose accesses are wide."""
+    width = op.attrs.get("bytes")
+    return op.attrs.get("via") == "buffer" or (isinstance(width, int) and width > op.result.tile.elem.bytes)
+
+
 def _run(kernel: Kernel, ctx: Context) -> Kernel:
     staged = set(staged_loads(kernel))
     for op in kernel.walk():
@@ -80,7 +87,7 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
     turned = {
         op
         for op in staged
-        if op.attrs.get("via") == "buffer"
+        if is_fast(op)
         and op.result.tile.elem.bits <= 16
         and reduces_over_rows(op, users)
         and not has_transposing_read(op.result.tile.elem.bits, op.result.tile.shape, ctx.target)
@@ -90,7 +97,7 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
         t = op.result.tile
         shape = t.shape[::-1] if op in turned else t.shape
         # Element-wise copies are the fallback: they take one buffer, whatever the schedule says of the fast way.
-        attrs = {"depth": op.attrs["depth"]} if op.attrs.get("depth") and op.attrs.get("via") == "buffer" else {}
+        attrs = {"depth": op.attrs["depth"]} if op.attrs.get("depth") and is_fast(op) else {}
         buffers[op] = rw.value(
             "shared_alloc", (), attrs, types=[SharedType(t.elem, shape)], hint=f"s{op.result.name}", loc=op.loc
         )
@@ -113,7 +120,7 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
         if can_copy_directly(op, ctx):
             operands = [rw.use(v) for v in op.operands]
             rw.op("copy_async", [*operands, buffer], {"bytes": 16}, spans=op.spans, operand_locs=op.operand_locs)
-        elif op.attrs.get("via") == "global":  # element by element: keep few registers live
+        elif op.attrs.get("via") == "global" and picked_dim(op) is None:  # element by element: keep few registers live
             operands = [rw.use(v) for v in op.operands]
             attrs: dict[str, AttrValue] = {"bytes": t.elem.bytes, "pad": op.attrs.get("pad", 0)}
             rw.op("copy", [*operands, buffer], attrs, spans=op.spans, operand_locs=op.operand_locs)

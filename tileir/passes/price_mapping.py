@@ -8,6 +8,7 @@ from collections.abc import Mapping as Dict
 from dataclasses import dataclass
 
 from tileir.ir.core import Kernel, Op, Value
+from tileir.ir.ops.memory import tile_dims
 from tileir.ir.ops.shape import permutation
 from tileir.ir.registry import get
 from tileir.ir.types import GlobalType, SharedType
@@ -216,8 +217,8 @@ class Prices:
         v = op.operands[0] if op.name == "store" else op.result
         if not is_tile(v) or is_free(v):
             return
-        view, spans, width = access_of(op)
-        axis = memory_axis(view, spans, v.tile.rank)
+        view, dims, width = access_of(op)
+        axis = memory_axis(view, dims)
 
         def price(known: Known) -> Clocks:
             if op.name == "store":
@@ -274,24 +275,24 @@ def mixes(layout: Layout, axis: int) -> bool:
     return any(v[axis] and any(c for d, c in enumerate(v) if d != axis) for v in vectors)
 
 
-def access_of(op: Op) -> tuple[GlobalType, tuple[int | None, ...], int]:
-    """View, spans and bytes per lane of a load or store of global memory."""
+def access_of(op: Op) -> tuple[GlobalType, tuple[int, ...], int]:
+    """View, its dimensions that the tile runs along, and bytes per lane of a load or store of global memory."""
     view = op.operands[1 if op.name == "store" else 0].type
     width = op.attrs.get("bytes") or WIDEST
-    assert isinstance(view, GlobalType) and op.spans is not None and isinstance(width, int)
-    return view, op.spans, width
+    assert isinstance(view, GlobalType) and isinstance(width, int)
+    return view, tile_dims(op), width
 
 
 def store_route(model: CostModel, op: Op, layout: Layout, room: int) -> tuple[Layout, Clocks]:
     """The layout in which a tile is stored, and the clocks of the store: as it lies, or coalesced, through LDS, where that
     is cheaper and an exchange of the tile has at most `room` bytes."""
     v = op.operands[0]
-    view, spans, width = access_of(op)
-    axis = memory_axis(view, spans, v.tile.rank)
+    view, dims, width = access_of(op)
+    axis = memory_axis(view, dims)
     direct = model.memory(layout, v.tile.elem, axis, width)
     if axis is None or v.tile.size * v.tile.elem.bytes > room:
         return layout, direct
-    best = coalesced(v.tile, view, spans, model.waves)
+    best = coalesced(v.tile, view, dims, model.waves)
     kind = model.movement(layout, best)
     cost = Clocks() if kind == "registers" else model.through_lds(layout, best, v.tile.elem, waves=kind == "waves")
     routed = Clocks()

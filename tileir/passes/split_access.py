@@ -17,7 +17,8 @@ becomes
       ...
     }
 
-Accesses whose text already states `bytes` and `via` are left alone.
+Accesses whose text already states `bytes` and `via` are left alone. Rows that a tile of indices picks may lie any distance apart,
+so both versions use global instructions for them; only the width differs.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from dataclasses import replace
 
 from tileir.ir.builder import Builder, Names
 from tileir.ir.core import AttrValue, Block, Kernel, Op, Value
+from tileir.ir.ops.memory import picked_dim
 from tileir.ir.registry import get
 from tileir.ir.rewriter import Rewriter, all_names
 from tileir.ir.types import I32, GlobalType
@@ -58,19 +60,19 @@ def access(op: Op) -> tuple[GlobalType, list[Value]]:
 
 
 def ideal_bytes(op: Op, facts: Divisibility) -> int:
-    """Widest access that the spans and start indices allow, whatever the view's address and strides are; 0 if the
-    access gathers rows through a tile of indices (its span is unknown)."""
+    """Widest access that the spans and start indices allow, whatever the view's address and strides are; 0 for picked rows whose
+    elements do not lie together, of which there is one version only."""
     view, indices = access(op)
     assert op.spans is not None
-    if any(not v.tile.is_scalar for v in indices):
-        return 0
     size = view.elem.bytes
     d = contiguous_dim(view)
+    single = 0 if picked_dim(op) is not None else size
     if d is None or op.spans[d] is None or view.elem.bits % 8:
-        return size
+        return single
     start = facts.of(indices[d])
     run = math.gcd(op.spans[d] or 0, start) if start else op.spans[d] or 0
-    return max(size, min(WIDEST, (run & -run) * size))
+    width = max(size, min(WIDEST, (run & -run) * size))
+    return width if width > size else single
 
 
 def _run(kernel: Kernel, ctx: Context) -> Kernel:
@@ -120,7 +122,7 @@ def _version(kernel: Kernel, names: Names, mapping: dict[Value, Value], widths: 
             view, _ = access(op)
             wide = widths.get(op, 0)
             attrs["bytes"] = wide or view.elem.bytes
-            attrs["via"] = "buffer" if wide else "global"
+            attrs["via"] = "buffer" if wide and picked_dim(op) is None else "global"
         new = rw.copy(op, attrs=attrs)
         if rename:
             for v in [*new.results, *(a for r in new.regions for a in r.args)]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tileir.ir.core import Op, Value
 from tileir.ir.ops.common import wanted_layout
-from tileir.ir.registry import AttrSpec, Check, OpDef, declare
+from tileir.ir.registry import AttrSpec, Check, OpDef, declare, get
 from tileir.ir.types import I1, GlobalType, TileType, Type, scalar
 
 # Attributes that passes put on accesses. `bytes` is the width of one access of a lane, `via` the kind of instruction;
@@ -62,6 +63,25 @@ def access_shape(c: Check, at: int) -> tuple[int, ...]:
     if len(shape) > 3:
         c.fail("E0315", f"the access spans a tile of rank {len(shape)}", at, legal="spans in at most 3 dimensions")
     return tuple(shape)
+
+
+def indices_of(op: Op) -> list[Value]:
+    """The start or plain index of each view dimension of an access."""
+    at = get(op.name).access_position
+    assert at is not None and op.spans is not None
+    return op.operands[at + 1 : at + 1 + len(op.spans)]
+
+
+def tile_dims(op: Op) -> tuple[int, ...]:
+    """For each dimension of the accessed tile the dimension of the view that it runs along."""
+    assert op.spans is not None
+    pairs = zip(op.spans, indices_of(op), strict=True)
+    return tuple(d for d, (span, index) in enumerate(pairs) if span is not None or not index.tile.is_scalar)
+
+
+def picked_dim(op: Op) -> int | None:
+    """The dimension of the view whose rows a tile of indices picks, or None."""
+    return next((d for d, index in enumerate(indices_of(op)) if not index.tile.is_scalar), None)
 
 
 def _load(c: Check) -> Sequence[Type]:

@@ -3,7 +3,7 @@
 Accesses by `buffer` use a descriptor that starts at the tile and ends exactly where the view ends; a lane whose element is
 outside gets an offset beyond any descriptor, so the hardware returns zero or drops the store. Accesses by `global` are
 right for any distance between rows: loads compute 64-bit addresses, and a lane that is outside reads from a block of zeros;
-stores see `_far_store`.
+stores see `_far_store`. Rows that a tile of indices picks (`Picked`) may lie anywhere, so their loads and stores are `global`.
 
 Scalars that several accesses share (strides, sizes of views) are computed at each: LLVM shares what is in one block and
 hoists what a loop repeats, while values kept from the entry of the kernel on would fill the scalar registers.
@@ -12,14 +12,15 @@ hoists what a loop repeats, while values kept from the entry of the kernel on wo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tileir.ir.core import Op, Value
 from tileir.ir.diagnostics import error
+from tileir.ir.ops.memory import indices_of, picked_dim, tile_dims
 from tileir.ir.registry import get
 from tileir.ir.types import GlobalType, TileType
 from tileir.layout import Layout
-from tileir.lowering.amdgpu.emit.coords import Coordinate, coordinate, lane, masks, thread, wave
+from tileir.lowering.amdgpu.emit.coords import Coordinate, coordinate, lane, masks, register_table, thread, wave
 from tileir.lowering.amdgpu.emit.state import State
 from tileir.lowering.amdgpu.emit.tiles import Tile
 from tileir.lowering.amdgpu.emit.writer import Writer, scalar_type, vector_type
@@ -44,29 +45,66 @@ class Access:
     indices: list[str]  # MLIR values of the start or plain index per view dimension
     index_types: list[str]
     tile_dims: list[int]  # view dimension of each tile dimension
+    picked: Picked | None = None
 
     @property
     def type(self) -> GlobalType:
         assert isinstance(self.view.type, GlobalType)
         return self.view.type
 
+    @property
+    def scalars(self) -> list[tuple[int, str, str]]:
+        """View dimension, value and type of each index that is a scalar."""
+        all = enumerate(zip(self.indices, self.index_types, strict=True))
+        return [(d, x, t) for d, (x, t) in all if self.picked is None or d != self.picked.dim]
 
-def access_of(s: State, op: Op) -> Access:
+
+@dataclass
+class Picked:
+    """Rows that a tile of indices picks: for each coordinate along `tile_dim`, which runs along dimension `dim` of the view,
+    the lane's row (of MLIR type `type`) and, once computed, its byte offset."""
+
+    dim: int
+    tile_dim: int
+    type: str
+    rows: dict[Coordinate, str]
+    offsets: dict[Coordinate, str] = field(default_factory=dict[Coordinate, str])
+
+
+def access_of(s: State, op: Op, layout: Layout | None = None) -> Access:
+    """The access of an op; `layout` is that of the accessed tile, if the op can pick rows."""
     at = get(op.name).access_position
     assert at is not None and op.spans is not None
-    indices = op.operands[at + 1 : at + 1 + len(op.spans)]
-    for i, v in enumerate(indices):
-        if not v.tile.is_scalar:
-            raise s.unsupported(
-                "an access whose index is a tile", op.loc_of(at + 1 + i), "a scalar index, or 'start +: extent'"
-            )
+    indices = indices_of(op)
+    dims = list(tile_dims(op))
+    dim = picked_dim(op)
+    picked = None
+    if dim is not None:
+        if layout is None:
+            place = op.loc_of(at + 1 + dim)
+            raise s.unsupported(f"'{op.name}' of picked rows", place, "a scalar index, or 'start +: extent'")
+        picked = _picked(s, indices[dim], dim, dims.index(dim), layout)
     return Access(
         op.operands[at],
         op.spans,
-        [s.scalar(v) for v in indices],
+        ["" if d == dim else s.scalar(v) for d, v in enumerate(indices)],
         [scalar_type(v.tile.elem) for v in indices],
-        [d for d, span in enumerate(op.spans) if span is not None],
+        dims,
+        picked,
     )
+
+
+def _picked(s: State, index: Value, dim: int, tile_dim: int, layout: Layout) -> Picked:
+    """The lane's indices, of which the tile of indices has those that it needs (see `Layout.project`)."""
+    own = index.tile.layout
+    assert own is not None
+    values = s.tile(index).scalars(s.w)
+    # Repetitions of the one may be register bits of the other, which leave no bits of lanes: sums tell registers apart.
+    at = {sum(place[0]): value for place, value in zip(register_table(own), values, strict=True)}
+    rows: dict[Coordinate, str] = {}
+    for r, place in enumerate(register_table(layout)):
+        rows[coordinate(s.w, layout, r, tile_dim)] = at[sum(place[tile_dim])]
+    return Picked(dim, tile_dim, scalar_type(index.tile.elem), rows)
 
 
 def dim_value(s: State, dim: int | str) -> str:
@@ -115,7 +153,7 @@ def base_offset(s: State, a: Access) -> str:
     """Byte offset of the tile's first element from the start of the view, i64 (negative for negative starts)."""
     w = s.w
     total = ""
-    for d, (index, t) in enumerate(zip(a.indices, a.index_types, strict=True)):
+    for d, index, t in a.scalars:
         term = scaled(s, w.to_i64(index, t), a.type, d, "i64")
         total = w.binary("add", total, term, "i64") if total else term
     return total or w.const(0, "i64")
@@ -162,10 +200,9 @@ class Bounds:
     def _plain(self) -> str:
         """Test of the plain (not spanned) indices, "" if there are none to make."""
         result = ""
-        for d, span in enumerate(self.a.spans):
-            if span is None:
-                t = self.a.index_types[d]
-                test = self._inside(self.a.indices[d], t, d)
+        for d, index, t in self.a.scalars:
+            if self.a.spans[d] is None:
+                test = self._inside(index, t, d)
                 result = self.s.w.binary("and", result, test, "i1") if result else test
         return result
 
@@ -190,7 +227,9 @@ class Bounds:
             d = self.a.tile_dims[t]
             local = w.add(c.base, c.offset)
             index, type = self.a.indices[d], self.a.index_types[d]
-            if type == "i64":
+            if self.a.picked is not None and d == self.a.picked.dim:
+                at = self.a.picked.rows[c]
+            elif type == "i64":
                 at = w.binary("add", index, w.op(f"llvm.zext {local} : i32 to i64"), "i64")
             else:
                 at = w.binary("add", index, local)
@@ -285,10 +324,21 @@ def lane_offset(s: State, a: Access, coords: Sequence[Coordinate]) -> str:
     w = s.w
     total = ""
     for c, d in zip(coords, a.tile_dims, strict=True):
-        local = w.op(f"llvm.zext {w.add(c.base, c.offset)} : i32 to i64")
-        part = scaled(s, local, a.type, d, "i64")
+        if a.picked is not None and d == a.picked.dim:
+            part = _row_offset(s, a, a.picked, c)
+        else:
+            local = w.op(f"llvm.zext {w.add(c.base, c.offset)} : i32 to i64")
+            part = scaled(s, local, a.type, d, "i64")
         total = w.binary("add", total, part, "i64") if total else part
     return total or w.const(0, "i64")
+
+
+def _row_offset(s: State, a: Access, picked: Picked, c: Coordinate) -> str:
+    """Byte offset of a picked row, i64."""
+    if c not in picked.offsets:
+        row = s.w.to_i64(picked.rows[c], picked.type)
+        picked.offsets[c] = scaled(s, row, a.type, picked.dim, "i64")
+    return picked.offsets[c]
 
 
 def vector_length(s: State, op: Op, t: TileType, a: Access) -> int:
@@ -340,9 +390,9 @@ def load(s: State, op: Op) -> None:
         s.values[op.result] = _load_scalar(s, op)
         return
     w = s.w
-    a = access_of(s, op)
     layout = t.layout
     assert layout is not None
+    a = access_of(s, op, layout)
     n = vector_length(s, op, t, a)
     bounds = Bounds(s, a, t.shape, [masks(layout, d) for d in range(t.rank)])
     by_buffer = op.attrs["via"] == "buffer"
@@ -409,9 +459,12 @@ def owner_test(s: State, layout: Layout) -> str:
 def store(s: State, op: Op) -> None:
     w = s.w
     t = op.operands[0].tile
-    a = access_of(s, op)
+    a = access_of(s, op, t.layout)
     if t.is_scalar:
         _store_scalar(s, op, a)
+        return
+    if a.picked is not None:
+        _scatter(s, op, a)
         return
     if op.attrs["via"] == "global":
         _far_store(s, op, a)
@@ -429,6 +482,27 @@ def store(s: State, op: Op) -> None:
             continue  # a copy of another register
         coords = [coordinate(w, layout, r, d) for d in range(t.rank)]
         _buffer_store(s, to_memory(w, piece(i), t, n), n * t.elem.bytes, resource, offsets.get(coords))
+
+
+def _scatter(s: State, op: Op, a: Access) -> None:
+    """Stores to picked rows, each for the lanes that are inside the view."""
+    w, t = s.w, op.operands[0].tile
+    layout = t.layout
+    assert layout is not None
+    n = vector_length(s, op, t, a)
+    bounds = Bounds(s, a, t.shape, [masks(layout, d) for d in range(t.rank)])
+    owner = owner_test(s, layout)
+    start = base_offset(s, a)
+    piece = s.tile(op.operands[0]).pieces(w, n)
+    size = n * t.elem.bytes
+    for i, r in enumerate(range(0, layout.num_registers, n)):
+        if r & layout.free.reg:
+            continue
+        coords = [coordinate(w, layout, r, d) for d in range(t.rank)]
+        raw = to_memory(w, piece(i), t, n)
+        pointer = address(s, a, start, coords)
+        text = f"llvm.store {raw}, {pointer} {{alignment = {size} : i64}} : {memory_type(size)}, !llvm.ptr<1>"
+        w.when(both(w, owner, bounds.test(coords)), text)
 
 
 def _buffer_store(s: State, raw: str, size: int, resource: str, offset: str) -> None:
