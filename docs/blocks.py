@@ -147,7 +147,7 @@ class Runner:
         """Small scripts with the names of the console commands."""
         bin_directory = self.directory / ".bin"
         bin_directory.mkdir()
-        for name in ("opt", "run", "inspect", "sim"):
+        for name in ("opt", "run", "inspect", "sim", "cache"):
             script = bin_directory / f"tileir-{name}"
             script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tileir.tools.{name} "$@"\n')
             script.chmod(0o755)
@@ -158,6 +158,9 @@ class Runner:
         pythonpath = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
         self.environment = {**os.environ, "PATH": path, "PYTHONPATH": pythonpath, "COLUMNS": "120"}
         self.environment.pop("PYTHONHASHSEED", None)
+        self.environment["TILEIR_CACHE"] = (
+            "simulator"  # examples show compilations; those of the cache say so themselves
+        )
 
     def _block(self, block: Block, following: Block | None) -> None:
         match block.language:

@@ -1,11 +1,15 @@
 """Shared by all tests: a reproducible hypothesis profile, the source tree, and the optional LLVM development tools."""
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+# Tests see what the compiler does now, not what it did when it was last called: nothing from the cache of compiled kernels.
+os.environ["TILEIR_CACHE"] = "simulator"
 
 settings.register_profile("reproducible", derandomize=True, deadline=None, print_blob=True)
 settings.load_profile("reproducible")

@@ -22,6 +22,7 @@ config.test_exec_root = os.path.join(root, "build", "filetests")
 
 config.environment["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", "")])
 config.environment["PYTHONPATH"] = root
+config.environment["TILEIR_CACHE"] = "simulator"  # what the compiler does now, not what it did when it was last called
 config.environment["PYTHONDONTWRITEBYTECODE"] = os.environ.get("PYTHONDONTWRITEBYTECODE", "")
 
 python = shlex.quote(sys.executable)

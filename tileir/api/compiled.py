@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from tileir.api.builder import KernelBuilder
 from tileir.api.locations import with_sources
-from tileir.frontend import parse, parse_file
+from tileir.cache.compiling import Text, Wanted, compile_module, compile_text
+from tileir.cache.outcome import Outcome
+from tileir.frontend.source import decode
 from tileir.ir.binding import Binding
 from tileir.ir.core import Kernel, Module
 from tileir.ir.diagnostics import CompileError, Diagnostic, Log
 from tileir.ir.printer import print_module
 from tileir.ir.types import Elem
-from tileir.lowering.amdgpu.compile import Compiled, Options, compile_kernel
-from tileir.passes.manager import run_pipeline, step_names
+from tileir.passes.manager import find_kernel, run_pipeline, step_names
 from tileir.runtime import Device, get_device, launch
 
 Source = str | Path | Module | Kernel | KernelBuilder
@@ -41,21 +43,29 @@ class Job:
 class CompiledKernel:
     """A kernel compiled for one chip. Stays valid and unchanged however often it is launched; can be pickled."""
 
-    def __init__(self, job: Job, module: Module, compiled: Compiled):
+    def __init__(self, job: Job, source: Text | Module, compiled: Outcome):
         self._job = job
-        self._module = module
+        self._source = source
         self._compiled = compiled
         self._texts: dict[str, str] = {}
 
+    @cached_property
+    def _module(self) -> Module:
+        """What was compiled; a kernel from the cache is parsed when somebody wants to know."""
+        return self._source.module() if isinstance(self._source, Text) else self._source
+
     @property
     def name(self) -> str:
-        return self.kernel.name
+        return str(self._compiled.stats["kernel"])
 
     @property
     def kernel(self) -> Kernel:
         """The kernel as it was written, all parameters bound."""
-        assert self._compiled.kernel is not None
-        return self._compiled.kernel
+        return self._kernel
+
+    @cached_property
+    def _kernel(self) -> Kernel:
+        return find_kernel(self._module, self._job.kernel)
 
     @property
     def target(self) -> str:
@@ -79,13 +89,14 @@ class CompiledKernel:
 
     @property
     def stats(self) -> dict[str, Any]:
-        """Registers, spills, LDS, sizes and times, read back from the code object: what `tileir-opt --emit stats` prints."""
-        return dict(self._compiled.stats)
+        """Registers, spills, LDS, sizes and times, read back from the code object: what `tileir-opt --emit stats` prints.
+        "cached" says whether it was compiled earlier; times are those of the compilation."""
+        return {**self._compiled.stats, "cached": self._compiled.cached}
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """Warnings and remarks of the compilation."""
-        return tuple(self._compiled.log.diagnostics)
+        return self._compiled.diagnostics
 
     @property
     def asm(self) -> str:
@@ -105,7 +116,7 @@ class CompiledKernel:
         if stage == "parse":
             return print_module(self._module)
         if stage in CODE_STAGES:
-            again = _compile(self._job, self._module, CODE_STAGES, Log())
+            again = _compile(self._job, self._source, CODE_STAGES, Log())
             self._texts.update({s: again.texts[s] for s in CODE_STAGES})
             return self._texts[stage]
         if stage not in step_names():
@@ -130,7 +141,7 @@ class CompiledKernel:
         Raises LaunchError for arguments that do not fit, DeviceError for what goes wrong on the device."""
         if device is None or isinstance(device, str):
             device = get_device(device or f"simulator:{self.target}")
-        return launch(self._compiled, {**(arguments or {}), **named}, device, symbols=symbols)
+        return launch(self, {**(arguments or {}), **named}, device, symbols=symbols)
 
     def save(self, path: str | Path) -> None:
         """Writes the code object."""
@@ -164,13 +175,11 @@ def compile(  # as it is called from outside: tileir.compile
 
 def compile_job(job: Job) -> CompiledKernel:
     """What `compile` does, for a job. Raises CompileError, OSError."""
-    log = Log()
-    built = isinstance(job.source, KernelBuilder)
     try:
-        module = _module(job, log)
-        return CompiledKernel(job, module, _compile(job, module, (), log))
+        source = _source(job)
+        return CompiledKernel(job, source, _compile(job, source, (), Log()))
     except CompileError as e:
-        if built:
+        if isinstance(job.source, KernelBuilder):
             raise with_sources(e.diagnostics) from None
         raise
 
@@ -196,12 +205,12 @@ def _portable(job: Job) -> Job:
     )
 
 
-def _module(job: Job, log: Log) -> Module:
+def _source(job: Job) -> Text | Module:
     source = job.source
     if isinstance(source, str):
-        return parse(source, "<text>", job.params, kernel=job.kernel or None, log=log)
+        return Text(source, "<text>", job.params, job.kernel)
     if isinstance(source, Path):
-        return parse_file(source, job.params, kernel=job.kernel or None, log=log)
+        return Text(decode(source.read_bytes(), str(source)), str(source), job.params, job.kernel)
     if job.params:
         raise TypeError("params are values of a text's parameters; this kernel has all of its own")
     if isinstance(source, KernelBuilder):
@@ -209,11 +218,13 @@ def _module(job: Job, log: Log) -> Module:
     return Module([source]) if isinstance(source, Kernel) else source
 
 
-def _compile(job: Job, module: Module, emit: Sequence[str], log: Log) -> Compiled:
-    options = Options(
+def _compile(job: Job, source: Text | Module, emit: tuple[str, ...], log: Log) -> Outcome:
+    wanted = Wanted(
         schedule=job.schedule,
         code_object_version=job.code_object_version,
         emit=emit,
         allow_spills=job.allow_spills,
     )
-    return compile_kernel(module, job.kernel, job.target, options, log)
+    if isinstance(source, Text):
+        return compile_text(source, job.target, wanted, log)
+    return compile_module(source, job.kernel, job.target, wanted, log)

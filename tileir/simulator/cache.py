@@ -19,13 +19,19 @@ _DIGEST_BYTES = 32
 _VERSIONS_KEPT = 4
 
 
-def default_directory() -> Path:
-    """``$TILEIR_CACHE_DIR/simulator``, else ``$XDG_CACHE_HOME/tileir/simulator``, else ``~/.cache/tileir/simulator``."""
+def default_directory() -> Path | None:
+    """``$TILEIR_CACHE_DIR/simulator``, else ``$XDG_CACHE_HOME/tileir/simulator``, else ``~/.cache/tileir/simulator``; none
+    where ``$TILEIR_CACHE`` is 0, or the user has no home."""
+    if os.environ.get("TILEIR_CACHE") in ("0", "off"):
+        return None
     chosen = os.environ.get("TILEIR_CACHE_DIR")
     if chosen:
         return Path(chosen) / "simulator"
     root = os.environ.get("XDG_CACHE_HOME")
-    return (Path(root) if root else Path.home() / ".cache") / "tileir" / "simulator"
+    try:
+        return (Path(root) if root else Path.home() / ".cache") / "tileir" / "simulator"
+    except RuntimeError:
+        return None
 
 
 class ObjectCache:
@@ -57,10 +63,14 @@ class ObjectCache:
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             status = directory.stat()
+            way = [parent.stat() for parent in directory.resolve().parents]
         except OSError:
             return False
-        owned = not hasattr(os, "getuid") or status.st_uid == os.getuid()
-        return owned and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        me, others = os.getuid(), stat.S_IWGRP | stat.S_IWOTH
+        # Who may rename a directory on the way may put another one in its place.
+        if any(s.st_uid not in (0, me) or (s.st_mode & others and not s.st_mode & stat.S_ISVTX) for s in way):
+            return False
+        return status.st_uid == me and not status.st_mode & others
 
     def get(self, key: str) -> bytes | None:
         """The entry, or ``None`` when it is absent or damaged."""

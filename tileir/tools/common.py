@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import errno
+import functools
 import os
 import sys
 import tempfile
 import traceback
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +28,9 @@ def run_tool(name: str, main: Callable[[Sequence[str]], int], argv: Sequence[str
     """Runs a tool and turns everything that can go wrong into a message and an exit status: 1 for diagnostics, 2 for
     usage, 3 for a fault of TileIR itself. Never a traceback."""
     try:
-        status = main(sys.argv[1:] if argv is None else argv)
+        with warnings.catch_warnings():
+            warnings.showwarning = functools.partial(_show_warning, name)
+            status = main(sys.argv[1:] if argv is None else argv)
         if sys.stdout is not None:  # None where the descriptor was closed before the start
             sys.stdout.flush()
         return status
@@ -55,6 +59,11 @@ def run_tool(name: str, main: Callable[[Sequence[str]], int], argv: Sequence[str
         return _internal(name, e)
 
 
+def _show_warning(name: str, message: Warning | str, category: type[Warning], *place: object, **more: object) -> None:
+    """A warning as one line."""
+    print(f"{name}: warning: {message}", file=sys.stderr)
+
+
 def _internal(name: str, e: BaseException) -> int:
     """The last resort."""
     place = traceback.extract_tb(e.__traceback__)[-1]
@@ -72,14 +81,17 @@ def _internal(name: str, e: BaseException) -> int:
 def read_text(path: str) -> tuple[str, str]:
     """Text of a file (`-` is standard input) and its name in diagnostics. Raises UsageError, or CompileError for bytes
     that are no UTF-8."""
-    from tileir.frontend.source import decode
-
     try:
         data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     except OSError as e:
         raise UsageError(f"cannot read '{path}': {e.strerror or e}") from None
     name = "<stdin>" if path == "-" else path
-    return decode(data, name), name
+    try:
+        return data.decode("utf-8"), name
+    except UnicodeDecodeError:
+        from tileir.frontend.source import decode  # loads the front end: only to say where the fault is
+
+        return decode(data, name), name
 
 
 def write_output(path: str | None, data: str | bytes) -> None:

@@ -7,12 +7,9 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tileir.ir.core import Kernel, Module
 from tileir.ir.diagnostics import CompileError, Diagnostic, Log, catalogue
-from tileir.ir.printer import print_kernel, print_module
-from tileir.passes.manager import Result, run_pipeline, step_names
 from tileir.tools import backend
 from tileir.tools.common import (
     EXIT_ERROR,
@@ -25,10 +22,13 @@ from tileir.tools.common import (
     run_tool,
     write_output,
 )
-from tileir.tools.expectations import mismatches
+
+if TYPE_CHECKING:
+    from tileir.cache.outcome import Outcome
+    from tileir.ir.core import Kernel, Module
+    from tileir.passes.manager import Result
 
 LATER_STAGES = ("mlir", "llvm", "asm")
-BINARIES = {"obj", "hsaco"}
 SUFFIXES = {".tile": "tile", ".mlir": "mlir", ".ll": "llvm", ".s": "asm", ".o": "obj", ".json": "stats"}
 
 DESCRIPTION = """\
@@ -142,6 +142,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _main(argv: Sequence[str]) -> int:
     args = parser().parse_args(argv)
     if args.list_passes:
+        from tileir.passes.manager import step_names
+
         print("\n".join(step_names()))
         return EXIT_OK
     if args.explain:
@@ -212,8 +214,10 @@ def _check(args: argparse.Namespace) -> None:
         order = (*LATER_STAGES, "obj", "hsaco", "stats")
         if order.index(args.emit) < order.index(args.start_from):
             raise UsageError(f"--emit {args.emit} comes before --start-from {args.start_from}")
-    labels = step_names()
     for wanted in args.print_after:
+        from tileir.passes.manager import step_names
+
+        labels = step_names()
         if wanted not in labels:
             raise UsageError(f"--print-after: there is no pass '{wanted}'; passes: {', '.join(labels)}")
     args.parameters = parameters(args.define)
@@ -233,22 +237,17 @@ def _compile(args: argparse.Namespace, text: str, name: str, log: Log) -> str | 
             allow_spills=args.allow_spills,
         )
         return _result(compiled, args)
-    if args.emit != "tile" and not args.explain_lds and not args.explain_layouts:
-        backend.start_early(text)
-    from tileir.frontend import parse
+    from tileir.cache.compiling import Text
 
-    module = parse(text, name, args.parameters, kernel=args.kernel or None, log=log)
-    if args.stop_after == "parse":
-        return print_module(module, locations=args.locations)
-    if args.explain_lds:
-        return _explanation(args, module, log)
-    if args.explain_layouts:
-        return _mappings(args, module, log)
-    if args.emit == "tile":
-        return _passes(args, module, log)
-    compiled = backend.compile_module(
-        module,
-        args.kernel,
+    source = Text(text, name, args.parameters, args.kernel)
+    if args.emit == "tile" or args.explain_lds or args.explain_layouts:
+        try:
+            module = source.module()
+        finally:
+            log.diagnostics += source.said.diagnostics
+        return _without_code(args, module, log)
+    compiled = backend.compile_source(
+        source,
         args.target,
         log=log,
         emit=_stages(args),
@@ -262,12 +261,28 @@ def _compile(args: argparse.Namespace, text: str, name: str, log: Log) -> str | 
     return _result(compiled, args)
 
 
+def _without_code(args: argparse.Namespace, module: Module, log: Log) -> str:
+    """What is printed of the IR alone."""
+    from tileir.ir.printer import print_module
+
+    if args.stop_after == "parse":
+        return print_module(module, locations=args.locations)
+    if args.explain_lds:
+        return _explanation(args, module, log)
+    if args.explain_layouts:
+        return _mappings(args, module, log)
+    return _passes(args, module, log)
+
+
 def _stages(args: argparse.Namespace) -> tuple[str, ...]:
     return () if args.emit in ("hsaco", "stats") else (args.emit,)
 
 
 def _passes(args: argparse.Namespace, module: Module, log: Log) -> str:
     """The kernel asked for, or all of them, after the passes."""
+    from tileir.ir.core import Module
+    from tileir.ir.printer import print_module
+
     return print_module(Module([r.kernel for r in _results(args, module, log)]), locations=args.locations)
 
 
@@ -288,6 +303,8 @@ def _mappings(args: argparse.Namespace, module: Module, log: Log) -> str:
 
 
 def _results(args: argparse.Namespace, module: Module, log: Log) -> list[Result]:
+    from tileir.passes.manager import run_pipeline
+
     names = [args.kernel] if args.kernel or len(module.kernels) < 2 else [k.name for k in module.kernels]
     return [
         run_pipeline(
@@ -306,6 +323,12 @@ def _results(args: argparse.Namespace, module: Module, log: Log) -> list[Result]
 
 
 def _printer(args: argparse.Namespace) -> Any:
+    """What shows the IR after passes; None if nobody wants to see it."""
+    if not args.print_after_all and not args.print_after:
+        return None
+    from tileir.ir.printer import print_kernel
+    from tileir.passes.manager import step_names
+
     wanted = set(step_names()) if args.print_after_all else set(args.print_after)
 
     def show(label: str, kernel: Kernel) -> None:
@@ -316,11 +339,14 @@ def _printer(args: argparse.Namespace) -> Any:
     return show
 
 
-def _result(compiled: Any, args: argparse.Namespace) -> str | bytes:
+def _result(compiled: Outcome, args: argparse.Namespace) -> str | bytes:
     if args.emit == "stats":
-        return json.dumps(compiled.stats, indent=2) + "\n"
-    if args.emit in BINARIES:
-        return compiled.hsaco if args.emit == "hsaco" else compiled.obj
+        return json.dumps(backend.statistics(compiled), indent=2) + "\n"
+    if args.emit == "hsaco":
+        return compiled.hsaco
+    if args.emit == "obj":
+        assert compiled.obj is not None
+        return compiled.obj
     return compiled.texts[args.emit]
 
 
@@ -330,6 +356,8 @@ def _verify_diagnostics(args: argparse.Namespace, text: str, name: str, log: Log
         _compile(args, text, name, log)
     except CompileError as e:
         found += e.diagnostics
+    from tileir.tools.expectations import mismatches
+
     problems = mismatches(text, name, [*log.diagnostics, *found])
     for line in problems:
         print(line, file=sys.stderr)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tileir.ir.binding import written_views
-from tileir.ir.core import Kernel, Module
+from tileir.ir.core import Kernel
 from tileir.ir.diagnostics import CompileError, Log
 from tileir.tools import backend
 from tileir.tools.common import (
@@ -31,6 +31,7 @@ from tileir.tools.common import (
 from tileir.tools.inputs import FILLS, Inputs, make_inputs, settings
 
 if TYPE_CHECKING:
+    from tileir.cache.compiling import Text
     from tileir.runtime import Device
     from tileir.simulator import Statistics
 
@@ -92,8 +93,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 @dataclass
-class _Interpreted:
-    """What the interpreter needs of a compiled kernel."""
+class _Launched:
+    """A kernel with its code, or with none for the interpreter."""
 
     kernel: Kernel
     target: str = ""
@@ -113,11 +114,14 @@ def _main(argv: Sequence[str]) -> int:
     device = _device_name(args)
     defined = parameters(args.define)
     text, name = read_text(args.file)
+    from tileir.cache.compiling import Text
+
+    source = Text(text, name, defined, args.kernel)
     if device != "interpreter":
-        backend.start_early(text)
+        backend.start_early(source, args.target, schedule=args.schedule, allow_spills=args.allow_spills)
     log = Log()
     try:
-        return _run(args, text, name, device, defined, log)
+        return _run(args, source, device, log)
     except CompileError as e:
         raise CompileError(e.diagnostics, {name: text, **e.sources}) from e
     finally:
@@ -166,17 +170,18 @@ def _findings(device: Device) -> bool:
     return bool(found)
 
 
-def _run(args: argparse.Namespace, text: str, name: str, device_name: str, defined: Mapping[str, str], log: Log) -> int:
-    from tileir.frontend import parse
+def _run(args: argparse.Namespace, source: Text, device_name: str, log: Log) -> int:
     from tileir.passes.manager import find_kernel
     from tileir.runtime import DeviceError, get_device, launch
 
-    module = parse(text, name, dict(defined), kernel=args.kernel or None, log=log)
-    kernel = find_kernel(module, args.kernel)
+    try:
+        kernel = find_kernel(source.module(), args.kernel)
+    finally:
+        log.diagnostics += source.said.diagnostics
     inputs = make_inputs(kernel, args.shape, args.arg, args.npz, args.seed, small=args.small)
     outputs = _outputs(args, kernel)
     before = {k: _copy(v) for k, v in inputs.values.items()} if args.verify else {}
-    compiled, compile_seconds = _compile(args, module, kernel, device_name, log)
+    compiled, compile_seconds = _compile(args, source, kernel, device_name, log)
     device = get_device(device_name, check=args.check)
     start = time.perf_counter()
     try:
@@ -212,14 +217,20 @@ def _outputs(args: argparse.Namespace, kernel: Kernel) -> dict[str, str]:
     return outputs
 
 
-def _compile(args: argparse.Namespace, module: Module, kernel: Kernel, device: str, log: Log) -> tuple[Any, float]:
+def _compile(args: argparse.Namespace, source: Text, kernel: Kernel, device: str, log: Log) -> tuple[_Launched, float]:
     if device == "interpreter":
-        return _Interpreted(kernel), 0.0
+        return _Launched(kernel), 0.0
     start = time.perf_counter()
-    compiled = backend.compile_module(
-        module, kernel.name, args.target, log=log, schedule=args.schedule, allow_spills=args.allow_spills
-    )
-    return compiled, time.perf_counter() - start
+    said = Log()
+    try:
+        compiled = backend.compile_source(
+            source, args.target, log=said, schedule=args.schedule, allow_spills=args.allow_spills
+        )
+    finally:  # what the parser said has been in the log since it was parsed
+        log.diagnostics += said.diagnostics[len(source.said.diagnostics) :]
+    seconds = time.perf_counter() - start
+    stats = backend.statistics(compiled)
+    return _Launched(kernel, args.target, compiled.hsaco, compiled.interface, compiled.block, stats), seconds
 
 
 def _copy(value: Any) -> Any:
