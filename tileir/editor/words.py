@@ -11,7 +11,7 @@ from tileir.ir.types import ELEMS
 DECLARATIONS = ("tileir", "kernel", "schedule", "const", "type")
 CONTROL = ("for", "while", "do", "if", "else", "guard", "yield", "carry", "to", "step")
 CONSTANTS = ("inf", "nan", "true", "false")
-SPACES = ("global", "tile", "shared")
+SPACES = ("global", "tile", "shared", "fragment")
 DIRECTIVES = ("waves", "mma", "stage", "loop", "order", "registers")
 
 

@@ -10,7 +10,7 @@ from tileir.frontend.parser import Node
 from tileir.frontend.scope import Poisoned, Scope, did_you_mean
 from tileir.ir.core import AttrValue
 from tileir.ir.ops.common import LayoutError
-from tileir.ir.types import ELEMS, MAX_ELEMENTS, Elem, GlobalType, SharedType, TileType, Type
+from tileir.ir.types import ELEMS, MAX_ELEMENTS, Elem, FragmentType, GlobalType, SharedType, TileType, Type
 from tileir.layout.linear import Layout
 from tileir.layout.shared import SharedLayout
 
@@ -40,6 +40,11 @@ class Types:
             case "tile":
                 shape = self._shape(node, dim_nodes, 0, 3)
                 return TileType(elem, shape, self._layout(shape, options.children))
+            case "fragment":
+                for o in options.children:
+                    self.scope.fail("E0356", "this option does not belong to a fragment", o, legal="fragment<bf16[8]>")
+                (count,) = self._shape(node, dim_nodes, 1, 1)
+                return FragmentType(elem, count)
             case _:
                 shape = self._shape(node, dim_nodes, 1, 3)
                 return SharedType(elem, shape, self._shared_layout(elem, shape, options.children))

@@ -11,8 +11,9 @@ from tileir.interpreter import memory
 from tileir.interpreter.errors import Fault
 from tileir.interpreter.shared import SharedBuffer, SharedMemory
 from tileir.ir.core import Op
+from tileir.ir.ops.fragments import put_registers, registers
 from tileir.ir.ops.numeric import convert_array
-from tileir.ir.types import F64, Elem, GlobalType, SharedType
+from tileir.ir.types import F64, Elem, FragmentType, GlobalType, SharedType
 
 Array = np.ndarray[Any, Any]
 
@@ -101,6 +102,41 @@ class Context:
         value = memory.load(view, indices, op.spans, buffer.type.shape, np.zeros((), elem.np))
         per_instruction = max(1, width) * WAVE_LANES * self._waves
         self._shared.copy(buffer, value, max(1, value.size * elem.bytes // per_instruction), op.loc)
+
+    def copy_async_part(self, op: Op, view: Array, indices: Sequence[Array], buffer: SharedBuffer) -> None:
+        t, width, part = buffer.type, op.attrs["bytes"], op.attrs["part"]
+        assert op.spans is not None and isinstance(width, int) and isinstance(part, int) and t.layout is not None
+        value = memory.load(view, indices, op.spans, t.shape, np.zeros((), t.elem.np))
+        rows, cols = np.indices(t.matrix)
+        offset = t.layout.offset(rows, cols)
+        if t.layout.kind == "slabs":  # parts count pieces of the image; the pitch is that of LDS
+            offset = rows * t.layout.row_bytes + cols * t.elem.bits // 8
+        mask = (offset // (width * WAVE_LANES * self._waves) == part).reshape(t.shape)
+        self._shared.copy(buffer, value, 1, op.loc, mask)
+
+    def shared_load_fragment(self, op: Op, buffer: SharedBuffer) -> Array:
+        layout, at, count = op.operands[1].tile.layout, op.attrs.get("at", 0), op.results[0].type
+        assert layout is not None and isinstance(at, int) and isinstance(count, FragmentType)
+        mask = put_registers(
+            layout, np.zeros(buffer.type.shape, bool), at, np.ones((layout.num_waves, WAVE_LANES, count.count), bool)
+        )
+        return registers(layout, self._shared.load(buffer, mask), at, count.count)
+
+    def shared_store_fragment(self, op: Op, value: Array, buffer: SharedBuffer) -> None:
+        layout, at = op.operands[2].tile.layout, op.attrs.get("at", 0)
+        assert layout is not None and isinstance(at, int)
+        tile = np.zeros(buffer.type.shape, buffer.type.elem.np)
+        mask = put_registers(layout, tile, at, value)
+        self._shared.store(buffer, tile, op.loc, mask)
+
+    def load_fragment(self, op: Op, view: Array, indices: Sequence[Array]) -> Array:
+        t, at, result = op.operands[-1].tile, op.attrs.get("at", 0), op.results[0].type
+        assert (
+            t.layout is not None and isinstance(at, int) and isinstance(result, FragmentType) and op.spans is not None
+        )
+        self._shared.issue(op.loc)
+        tile = memory.load(view, indices, op.spans, t.shape, np.zeros((), t.elem.np))
+        return registers(t.layout, tile, at, result.count)
 
     def wait(self, op: Op) -> None:
         outstanding = op.attrs.get("vm", -1)

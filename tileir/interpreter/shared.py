@@ -22,7 +22,7 @@ class SharedBuffer:
         self.type = type
         self.loc = loc
         self.data = np.zeros(type.shape, type.elem.np)
-        self.written = False
+        self.written = np.zeros(type.shape, bool)
         self.clobbered_by: Loc | None = None
         size = type.layout.size_bytes if type.layout is not None else self.data.size * type.elem.bytes
         self.extent = (offset, offset + size) if offset >= 0 else None
@@ -31,12 +31,13 @@ class SharedBuffer:
 @dataclass
 class _Pending:
     """A vector-memory operation in flight; `buffer` is None for those that do not write LDS. `instructions` is a lower
-    bound on the instructions that every wave issues for it."""
+    bound on the instructions that every wave issues for it, `mask` the elements it writes (None for all)."""
 
     instructions: int
     buffer: SharedBuffer | None
     value: Array | None
     loc: Loc
+    mask: Array | None = None
 
 
 class SharedMemory:
@@ -61,22 +62,23 @@ class SharedMemory:
         """Counts a load or store to global memory."""
         self._queue.append(_Pending(1, None, None, loc))
 
-    def copy(self, buffer: SharedBuffer, value: Array, instructions: int, loc: Loc) -> None:
-        self._reject_pending(buffer, "is copied to again")
-        self._queue.append(_Pending(instructions, buffer, value, loc))
+    def copy(self, buffer: SharedBuffer, value: Array, instructions: int, loc: Loc, mask: Array | None = None) -> None:
+        self._reject_pending(buffer, "is copied to again", mask)
+        self._queue.append(_Pending(instructions, buffer, value, loc, mask))
 
-    def load(self, buffer: SharedBuffer) -> Array:
-        self._reject_pending(buffer, "is read")
-        if not buffer.written:
+    def load(self, buffer: SharedBuffer, mask: Array | None = None) -> Array:
+        """The contents; only the elements of `mask` (None for all) must be there."""
+        self._reject_pending(buffer, "is read", mask)
+        if not np.all(buffer.written if mask is None else buffer.written[mask]):
             notes = [Note("the buffer", buffer.loc)]
             if buffer.clobbered_by is not None:
                 notes.append(Note("overwritten through a buffer in the same place", buffer.clobbered_by))
             raise Fault("E1702", f"{buffer.type} is read before it is written", "write the buffer first", tuple(notes))
         return buffer.data.copy()
 
-    def store(self, buffer: SharedBuffer, value: Array, loc: Loc) -> None:
-        self._reject_pending(buffer, "is written")
-        self._write(buffer, value, loc)
+    def store(self, buffer: SharedBuffer, value: Array, loc: Loc, mask: Array | None = None) -> None:
+        self._reject_pending(buffer, "is written", mask)
+        self._write(buffer, value, loc, mask)
 
     def wait(self, outstanding: int) -> None:
         """Lands everything but the `outstanding` youngest instructions."""
@@ -87,21 +89,22 @@ class SharedMemory:
             newer += self._queue[keep].instructions
         for p in self._queue[:keep]:
             if p.buffer is not None and p.value is not None:
-                self._write(p.buffer, p.value, p.loc)
+                self._write(p.buffer, p.value, p.loc, p.mask)
         del self._queue[:keep]
 
-    def _write(self, buffer: SharedBuffer, value: Array, loc: Loc) -> None:
-        buffer.data[...] = value
-        buffer.written = True
+    def _write(self, buffer: SharedBuffer, value: Array, loc: Loc, mask: Array | None) -> None:
+        where = ... if mask is None else mask
+        buffer.data[where] = value if mask is None else value[mask]
+        buffer.written[where] = True
         for other in self._buffers:
             if other is not buffer and _overlap(other, buffer):
                 self._reject_pending(other, "shares its place with a buffer that is written")
-                other.written = False
+                other.written[...] = False
                 other.clobbered_by = loc
 
-    def _reject_pending(self, buffer: SharedBuffer, what: str) -> None:
+    def _reject_pending(self, buffer: SharedBuffer, what: str, mask: Array | None = None) -> None:
         for p in self._queue:
-            if p.buffer is buffer:
+            if p.buffer is buffer and (mask is None or p.mask is None or np.any(mask & p.mask)):
                 raise Fault(
                     "E1703",
                     f"{buffer.type} {what} while a copy to it is in flight",

@@ -1,4 +1,4 @@
-"""Types of the tile IR: elements, tiles (rank 0 is a scalar), views of global memory, LDS buffers."""
+"""Types of the tile IR: elements, tiles (rank 0 is a scalar), views of global memory, LDS buffers, register fragments."""
 
 from __future__ import annotations
 
@@ -168,7 +168,24 @@ class SharedType:
         return f"shared<{self.elem}{_dims(self.shape)}{layout}>"
 
 
-Type = TileType | GlobalType | SharedType
+@dataclass(frozen=True)
+class FragmentType:
+    """A run of registers in every lane of every wave: `count` elements a lane. What they hold of which tile is known to the
+    ops alone that make and take fragments (see `tileir.ir.ops.fragments`)."""
+
+    elem: Elem
+    count: int
+
+    @property
+    def registers(self) -> int:
+        """Registers of 32 bits per lane."""
+        return -(-self.count * self.elem.bits // 32)
+
+    def __str__(self) -> str:
+        return f"fragment<{self.elem}[{self.count}]>"
+
+
+Type = TileType | GlobalType | SharedType | FragmentType
 
 
 def scalar(elem: Elem) -> TileType:

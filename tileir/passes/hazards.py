@@ -20,6 +20,8 @@ Loops = frozenset[Op]
 
 
 _WRAPS = 1 << 31
+# Ops that write a part of a tile to LDS, and the attribute that says which: parts with other numbers do not overlap.
+_PARTS = {"copy_async_part": ("part", -1), "shared_store_fragment": ("at", 0)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +133,7 @@ class Memory:
         if not (first.writes or later.writes) or first.in_lds != later.in_lds:
             return False
         if first.in_lds:
-            return self._buffers_meet(first.place, later.place)
+            return not _parts_of_one(first.op, later.op) and self._buffers_meet(first.place, later.place)
         return self._may_alias(first.place, later.place) and not self._apart(first, later, crossed)
 
     def _buffers_meet(self, a: Value, b: Value) -> bool:
@@ -236,6 +238,17 @@ class Memory:
             if not a.terms:
                 return _scaled(b, a.constant)
         return Form(((v, 1),), 0)
+
+
+def _parts_of_one(a: Op, b: Op) -> bool:
+    """Whether two ops write different parts of one tile to one buffer."""
+    if a.name != b.name or a.name not in _PARTS:
+        return False
+    name, default = _PARTS[a.name]
+    same = [x for x in a.operands if isinstance(x.type, SharedType)] == [x for x in b.operands if isinstance(x.type, SharedType)]
+    if a.name == "shared_store_fragment":
+        same = same and a.operands[2] is b.operands[2]
+    return same and a.attrs.get(name, default) != b.attrs.get(name, default)
 
 
 def _scaled(form: Form, factor: int) -> Form:

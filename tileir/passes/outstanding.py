@@ -16,7 +16,9 @@ LANES = 64
 def instructions(op: Op, kernel: Kernel) -> int:
     """Vector-memory instructions that every wave issues for this op, at least."""
     waves = kernel.attrs.get("waves")
-    if op.name != "copy_async" or not isinstance(waves, int):
+    if op.name == "load_fragment":
+        return 1
+    if op.name not in ("copy_async", "copy_async_part") or not isinstance(waves, int):
         return 0
     buffer, piece = op.operands[-1].type, op.attrs["bytes"]
     assert isinstance(buffer, SharedType) and isinstance(piece, int)
@@ -24,4 +26,5 @@ def instructions(op: Op, kernel: Kernel) -> int:
         return 0
     layout = buffer.layout
     size = layout.image_bytes if layout.kind == "slabs" else layout.size_bytes
-    return size // (LANES * piece * waves)  # a last round that does not fill all waves may be skipped by some
+    whole = size // (LANES * piece * waves)  # a last round that does not fill all waves may be skipped by some
+    return whole if op.name == "copy_async" else int(op.attrs["part"] < whole)  # type: ignore[operator]

@@ -18,11 +18,12 @@ ORDER = (
     "lower-conversions",
     "transposing-reads",
     "layout-lds",
+    "register-files",
     "pipeline-loops",
     "allocate-lds",
     "order-grid",
     "simplify",
-    "register-files",
+    "bound-registers",
     "synchronise",
 )
 

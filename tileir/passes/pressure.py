@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from tileir.ir.core import Block, Kernel, Op, Value
-from tileir.ir.types import TileType
+from tileir.ir.types import FragmentType, TileType
 from tileir.passes.chains import accumulators, carried_links, reached
 from tileir.passes.late import LOAD_AHEAD, READ_AHEAD, Late, late_ops
 from tileir.passes.layout_classes import is_free
@@ -28,7 +28,11 @@ ACCUMULATION = "accumulation"
 def registers_of(v: Value) -> int:
     """Vector registers per lane of a tile value; masks and values that are made anew at each use take none."""
     t = v.type
+    if isinstance(t, FragmentType):
+        return t.registers
     if not isinstance(t, TileType) or t.layout is None or t.elem.is_bool or is_free(v):
+        return 0
+    if v.owner is not None and v.owner.name == "register_map":
         return 0
     return -(-t.layout.num_registers * t.elem.bits // (8 * REGISTER_BYTES))
 
@@ -66,6 +70,10 @@ def accumulator_files(kernel: Kernel) -> dict[Value, str]:
     for op in kernel.walk():
         if op.name == "mma":
             found.update(dict.fromkeys(reached(links, accumulators(op)), str(op.attrs.get("file", ""))))
+    products = [op for op in kernel.walk() if op.name == "mfma"]
+    values = [v for op in products for v in (op.result, op.operands[2])]
+    if products:
+        found.update(dict.fromkeys(reached(links, values), str(products[0].attrs.get("file", ""))))
     return found
 
 
@@ -121,13 +129,15 @@ class _Walk:
                 continue
             live -= set(op.results)
             operands = self.used(op.operands)
-            inside = live | operands
+            # what a region takes over as its argument is alive there under that name
+            handed = {"for": 3, "while": 0, "if": 1}.get(op.name, len(op.operands))
+            inside = live | self.used(op.operands[:handed])
             for region in op.regions:
                 # what a loop uses from outside is alive all through it
                 outside = inside | (_used(region) - _defined(region)) if op.name in ("for", "while") else inside
                 live |= self.block(region, outside) - set(region.args)
             after_op = set(op.results)
-            if op.name == "mma" and len(op.operands) == 3 and op.operands[2] not in live:
+            if op.name in ("mma", "mfma") and len(op.operands) == 3 and op.operands[2] not in live:
                 after_op.clear()  # the accumulator is overwritten in place
             live |= operands
             self._note(op, live if op.regions else live | after_op)

@@ -1,4 +1,4 @@
-"""Chooses the register file of accumulators and of operands, where the text leaves it open, and says how many registers that takes.
+"""Chooses the register file of accumulators and of operands, where the text leaves it open.
 
 A wave that has a SIMD for itself owns two files of equal size: the vector file, and the accumulation file, which matrix
 instructions and memory accesses reach and other arithmetic does not. Two or more waves on a SIMD share one budget, which the
@@ -10,12 +10,6 @@ vector file can take whole, so splitting it gains nothing. Hence, with one wave 
   not; an operand that is read for each product passes through the vector file.
 
     %d = mma<file = accumulation, file_a = vector, file_b = vector>(%a, %b, %c)
-
-The kernel's attribute `registers` bounds what the code may take of each file: what tiles need (`pressure`), and for addresses and
-temporaries what the hungriest GEMM needs. For a wave that has its SIMD to itself it is the whole file, unless so little is needed
-that four could share it.
-
-    kernel @k(…) grid(…) with(…, registers = [256, 128])
 """
 
 from __future__ import annotations
@@ -24,16 +18,13 @@ from tileir.ir.core import Kernel, Op, Value
 from tileir.ir.rewriter import Rewriter, rewrite
 from tileir.passes.base import Context, Pass
 from tileir.passes.chains import accumulators, carried_links, reached
-from tileir.passes.pressure import peak, registers_of
+from tileir.passes.pressure import registers_of
 from tileir.target import Target
 
 VECTOR, ACCUMULATION = "vector", "accumulation"
 # Share of the vector file from which an accumulator leaves it. Below, a wave needs less than half of both files in all, so that
 # two workgroups of four waves fit on a compute unit.
 LARGE = 1 / 4
-# Registers for addresses, masks and temporaries. Of 500 GEMMs of all forms and types with two waves on a SIMD none takes more than
-# 111 beside its tiles, half of them at most 24.
-RESERVE = 112
 
 
 def _run(kernel: Kernel, ctx: Context) -> Kernel:
@@ -55,21 +46,7 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
         rw.copy(op, attrs=attrs)
         return True
 
-    new = rewrite(kernel, rule)
-    new.attrs["registers"] = new.attrs.get("registers") or _bound(new, ctx.target, waves)
-    return new
-
-
-def _bound(kernel: Kernel, target: Target, waves: int) -> tuple[int, int]:
-    """At most so many registers of the vector and of the accumulation file."""
-    per_simd = max(1, -(-waves // target.simds_per_cu))
-    need = peak(kernel)
-    granule = target.vgpr_granule
-    vector, accumulation = (-(-n // granule) * granule for n in (need.most_vector + RESERVE, need.most_accumulation))
-    if per_simd == 1 and vector + accumulation > target.registers_per_wave(4):
-        over = max(0, vector - target.max_arch_vgprs)  # what no vector register is left for goes to the other file
-        return target.max_arch_vgprs, min(target.max_acc_vgprs, accumulation + over)
-    return min(vector, target.registers_per_wave(per_simd)), accumulation
+    return rewrite(kernel, rule)
 
 
 def _accumulator_files(kernel: Kernel, target: Target, alone: bool) -> dict[Op, str]:

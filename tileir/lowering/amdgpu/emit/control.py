@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tileir.ir.core import Block, Op, Value
+from tileir.ir.types import FragmentType
+from tileir.lowering.amdgpu.emit import streams, views
 from tileir.lowering.amdgpu.emit.matrix import place_lasting_operands, plan_of
-from tileir.lowering.amdgpu.emit.state import State
+from tileir.lowering.amdgpu.emit.state import State, Stream
 from tileir.lowering.amdgpu.emit.tiles import Tile, tied
 from tileir.lowering.amdgpu.emit.writer import scalar_type, vector_type
 from tileir.passes.chains import accumulators, carried_links, reached
@@ -64,6 +66,10 @@ class Control:
         names: list[str] = []
         types: list[str] = []
         for v, target in zip(values, targets, strict=True):
+            if isinstance(v.type, FragmentType):
+                names.append(self.s.scalar(v))
+                types.append(vector_type(scalar_type(v.type.elem), v.type.count))
+                continue
             t = v.tile
             if t.is_scalar:
                 names.append(self.s.scalar(v))
@@ -79,6 +85,11 @@ class Control:
         """Fresh block arguments for values, which they become."""
         out: list[tuple[str, str]] = []
         for v in targets:
+            if isinstance(v.type, FragmentType):
+                name = self.w.name()
+                self.s.values[v] = name
+                out.append((name, vector_type(scalar_type(v.type.elem), v.type.count)))
+                continue
             t = v.tile
             if t.is_scalar:
                 name = self.w.name()
@@ -94,6 +105,10 @@ class Control:
 
     def loop(self, op: Op) -> None:
         """A `for`: tested once before the first trip, then at the end of each."""
+        moving = streams.moving(self.s, op)
+        if moving:
+            self._moving_loop(op, moving)
+            return
         w = self.w
         w.mark()
         start, end, step = (self.s.scalar(v) for v in op.operands[:3])
@@ -118,6 +133,58 @@ class Control:
         more = w.icmp("ugt", left, step, t)
         following = w.binary("add", name, step, t)
         w.cond_branch(more, body, after, ([following, *values], [t, *types]), (values, types))
+        self._leave(op, after)
+
+    def _moving_loop(self, op: Op, moving: list[streams.Moving]) -> None:
+        """A `for` with accesses that advance with it (`streams`): an inner loop serves iterations that differ in scalar offsets
+        only, the outer one prepares for them."""
+        s, w = self.s, self.w
+        w.mark()
+        start, end, step = (s.scalar(v) for v in op.operands[:3])
+        t = scalar_type(op.operands[0].tile.elem)
+        iv, *carried = op.regions[0].args
+        outer, body, between, after = (w.label() for _ in range(4))
+        inits, init_types = self.flat(op.operands[3:], carried)
+        inits = self.tie(inits, init_types, carried)
+        place_lasting_operands(s, op)
+        enter = w.icmp("slt", start, end, t)
+        w.cond_branch(enter, outer, after, ([start, *inits], [t, *init_types]), (inits, init_types))
+        first, kept = w.name(), [w.name() for _ in inits]
+        w.start(outer, [(first, t), *zip(kept, init_types, strict=True)])
+        with w.loop():
+            plan = streams.prepare(s, moving, op, first, end)
+        counters = [w.name() for _ in plan.steps]
+        counter_types = ["i32"] * len(counters)
+        kept = self.tie(kept, init_types, carried)
+        w.branch(body, [*(w.const(0) for _ in counters), *kept], [*counter_types, *init_types])
+        w.start(body, [*zip(counters, counter_types, strict=True), *self.arguments(carried)])
+        for x in plan.served:
+            s.streams[x.op] = Stream(views.from_words(s, x.resource), counters[x.counter], x.pieces)
+
+        def variable(counter: str) -> str:
+            """The loop's variable when the first counter is `counter`."""
+            passed = w.binary("lshr", counter, w.const(plan.shift)) if plan.shift else counter
+            return w.binary("add", first, passed if t == "i32" else w.op(f"llvm.zext {passed} : i32 to i64"), t)
+
+        s.values[iv] = variable(counters[0])
+        with w.loop(), s.opaque_symbols(any(inner.name == "copy" for inner in op.walk())):
+            self.emit(s, op.regions[0])
+        w.loc = op.loc
+        values, types = self.flat(op.regions[0].terminator.operands, carried)
+        following = [w.binary("add", c, w.const(n) if isinstance(n, int) else n) for c, n in zip(counters, plan.steps, strict=True)]
+        served = w.icmp("ule", following[0], plan.last)
+        w.cond_branch(served, body, between, ([*following, *values], [*counter_types, *types]))
+        w.start(between)
+        # From the next value, not from that of the counter in the loop, which would have to outlive its successor.
+        next_one = variable(following[0])
+        left = w.binary("sub", end, w.binary("sub", next_one, step, t), t)
+        more = w.icmp("ugt", left, step, t)
+        w.cond_branch(more, outer, after, ([next_one, *values], [t, *types]), (values, types))
+        self._leave(op, after)
+
+    def _leave(self, op: Op, after: str) -> None:
+        """The block behind a loop."""
+        w = self.w
         w.start(after, self.arguments(op.results))
         w.mark()
         for v in op.results:
@@ -130,7 +197,9 @@ class Control:
         a loop into scalars, which costs moves for each of them."""
         ties: list[str] = []
         for v in targets:
-            if v.tile.is_scalar:
+            if isinstance(v.type, FragmentType):
+                ties.append(self.s.fragment_ties.get(v, ""))
+            elif v.tile.is_scalar:
                 ties.append("")
             else:
                 travel = self.travels.get(v, Travel())

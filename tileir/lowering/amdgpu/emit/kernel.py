@@ -10,7 +10,7 @@ from tileir.ir.core import Block, Kernel, Op
 from tileir.ir.expr import Expr
 from tileir.ir.registry import get
 from tileir.ir.types import GlobalType
-from tileir.lowering.amdgpu.emit import lanes, matrix, reduce, registers, shared, views
+from tileir.lowering.amdgpu.emit import fragments, lanes, matrix, reduce, registers, shared, views
 from tileir.lowering.amdgpu.emit.control import Control
 from tileir.lowering.amdgpu.emit.elementwise import elementwise
 from tileir.lowering.amdgpu.emit.random import philox
@@ -47,6 +47,7 @@ def emit_module(kernel: Kernel, target: Target, *, sparing: bool = False, pinned
     for arg in kernel.args:
         if not isinstance(arg.type, GlobalType):
             s.values[arg] = f"%arg_{arg.name}"
+    s.fragment_ties = fragments.accumulator_ties(kernel)
     with w.scope():
         _Ops(s).block(s, kernel.body)
     w.loc = start
@@ -79,6 +80,19 @@ class _Ops:
             "shared_store": shared.store,
             "copy_async": shared.copy_direct,
             "copy": shared.copy_elements,
+            "register_map": _nothing,
+            "split_registers": fragments.split,
+            "join_registers": fragments.join,
+            "slice_fragment": fragments.slice_fragment,
+            "join_fragments": fragments.join_fragments,
+            "shared_load_fragment": fragments.shared_load,
+            "shared_load_transposed_fragment": fragments.shared_load_transposed,
+            "shared_store_fragment": fragments.shared_store,
+            "copy_async_part": fragments.copy_part,
+            "load_fragment": fragments.load_global,
+            "mfma": fragments.mfma,
+            "schedule_fence": fragments.fence,
+            "priority": fragments.priority,
             "wait": shared.wait,
             "barrier": shared.barrier,
             "shared_alloc": _nothing,
@@ -182,7 +196,7 @@ def register_attributes(kernel: Kernel, target: Target) -> list[str]:
     """How many registers of which file LLVM may use. Written, never left to LLVM: what it infers costs spills."""
     waves = kernel.attrs["waves"]
     assert isinstance(waves, int)
-    products = [op for op in kernel.walk() if op.name == "mma"]
+    products = [op for op in kernel.walk() if op.name in ("mma", "mfma")]
     # Not "0", and LLVM takes the form of matrix instructions that accumulates in the accumulation file, for all of them.
     if not any(op.attrs.get("file") == "accumulation" for op in products):
         return ['["amdgpu-agpr-alloc", "0"]']

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 
 from tileir.ir.core import Op, Value
+from tileir.ir.diagnostics import error
 from tileir.ir.types import Elem, SharedType, TileType
 from tileir.layout import Layout
 from tileir.layout.shared import SharedLayout
 from tileir.layout.transposed import elements_per_read
-from tileir.lowering.amdgpu.emit import views
+from tileir.lowering.amdgpu.emit import lds_sources, views
 from tileir.lowering.amdgpu.emit.coords import (
     Coordinate,
     coordinate,
@@ -81,7 +82,7 @@ def addresses(
 
 def read_address(s: State, buffer: Value, layout: Layout, r: int, view: SharedType | None = None) -> str:
     """LDS address that a lane reads for a register: of its element, or of the one that takes the place of a hole (see
-    `tileir.layout.linear.folded`)."""
+    `Layout.fold`)."""
     fold = holed_registers(layout)[r]
     return _address(s, buffer, view, layout, r, fold=fold)
 
@@ -96,7 +97,8 @@ def _address(s: State, buffer: Value, view: SharedType | None, layout: Layout, r
     t = view or buffer.type
     assert isinstance(t, SharedType)
     shared = buffer_layout(t)
-    linear = layout.rank == 2 and shared.is_linear and _is_power_of_two(shared.row_bytes)
+    digits = shared.kind == "blocks" or (shared.is_linear and _is_power_of_two(shared.row_bytes))
+    linear = layout.rank == 2 and digits
     if linear and (not fold or all(_is_power_of_two(n) for n in layout.shape)):
         return _xor_address(s, buffer, shared, layout, r, fold)
     return _added_address(s, buffer, shared, layout, r, fold)
@@ -106,43 +108,46 @@ def _is_power_of_two(n: int) -> bool:
     return n & (n - 1) == 0
 
 
-def _image_weights(shared: SharedLayout) -> list[int]:
-    return [shared.row_bytes, shared.elem_bits // 8]
-
-
 def _xor_address(s: State, buffer: Value, shared: SharedLayout, layout: Layout, r: int, fold: bool) -> str:
-    """Rows of 2ⁿ bytes: the offset is linear over GF(2) in lane, wave and register bits, so the register's part is XORed
-    onto the lanes' part; where no bits meet it becomes the immediate offset of the instruction. Folding, of extents
-    of 2ⁿ, drops high bits of the coordinates, which is linear too."""
+    """Rows of 2ⁿ bytes, or blocks of columns of such rows: block and offset in it are linear over GF(2) in lane, wave and
+    register bits, so the register's part is XORed onto the lanes' part; where no bits meet it becomes the immediate offset of
+    the instruction. Folding, of extents of 2ⁿ, drops high bits of the coordinates, which is linear too."""
     w = s.w
-    weights = _image_weights(shared)
     kept = [n - 1 if fold else -1 for n in layout.shape]
+    size, distance = shared.elem_bits // 8, shared.cut[2]
 
-    def image(vector: Iterable[int]) -> int:
-        return sum((x & k) * weight for x, k, weight in zip(vector, kept, weights, strict=True))
+    def place(vector: Iterable[int]) -> tuple[int, int]:
+        row, col = (x & k for x, k in zip(vector, kept, strict=True))
+        return shared.linear_place(row, col * size)
 
-    def lanes_part() -> str:
-        bits = [
-            (source, bit, int(shared.offset_of_image(image(vector))))
-            for source, vectors in (("lane", layout.lane), ("wave", layout.wave))
-            for bit, vector in enumerate(vectors)
-        ]
-        value, mask = linear(w, bits)
-        w.masks["lds", shared, layout, fold] = mask
-        return value
+    def lanes_part(i: int) -> Callable[[], str]:
+        def emit() -> str:
+            bits = [
+                (source, bit, place(vector)[i])
+                for source, vectors in (("lane", layout.lane), ("wave", layout.wave))
+                for bit, vector in enumerate(vectors)
+            ]
+            value, mask = linear(w, bits)
+            w.masks["lds", shared, layout, fold, i] = mask
+            return value
 
-    part = w.hoist(("lds lanes", shared, layout, fold), lanes_part)
-    mask = w.masks["lds", shared, layout, fold]
-    inside, added = (image(vector) for vector in zip(*register_table(layout)[r], strict=True))
-    constant = int(shared.offset_of_image(inside ^ added))
-    clash = constant & mask
+        return emit
+
+    block, part = (w.hoist(("lds lanes", shared, layout, fold, i), lanes_part(i)) for i in range(2))
+    block_mask, mask = (w.masks["lds", shared, layout, fold, i] for i in range(2))
+    block_constant, constant = place(x ^ y for x, y in register_table(layout)[r])
+    block_clash, clash = block_constant & block_mask, constant & mask
     pointer = base(s, buffer)
 
     def start() -> str:
         value = w.binary("xor", part, w.const(clash)) if clash else part
+        if block_mask:
+            number = w.binary("xor", block, w.const(block_clash)) if block_clash else block
+            value = w.binary("add", value, w.mul(number, distance))
         return w.op(f"llvm.getelementptr inbounds {pointer}[{value}] : ({POINTER}, i32) -> {POINTER}, i8")
 
-    return _offset(s, w.hoist(("lds address", pointer, shared, layout, fold, clash), start), constant ^ clash)
+    key = ("lds address", pointer, shared, layout, fold, block_clash, clash)
+    return _offset(s, w.hoist(key, start), (block_constant ^ block_clash) * distance + (constant ^ clash))
 
 
 def _added_address(s: State, buffer: Value, shared: SharedLayout, layout: Layout, r: int, fold: bool) -> str:
@@ -152,6 +157,8 @@ def _added_address(s: State, buffer: Value, shared: SharedLayout, layout: Layout
     size = shared.elem_bits // 8
     if shared.kind == "rotate":
         return _rotated_address(s, buffer, shared, row, col)
+    if shared.kind == "blocks":
+        return _block_address(s, buffer, shared, row, col)
     if shared.kind in ("rows", "padded"):
         pitch = shared.args[0] if shared.kind == "padded" else shared.row_bytes
 
@@ -162,10 +169,7 @@ def _added_address(s: State, buffer: Value, shared: SharedLayout, layout: Layout
         pointer = w.hoist(("lds rows", base(s, buffer), shared, row.base, col.base), start)
         return _offset(s, pointer, row.offset * pitch + col.offset * size)
     row_base, col_base = s.opaque_base(row.base), s.opaque_base(col.base)
-    image = w.binary(
-        "add", w.mul(w.add(row_base, row.offset), shared.row_bytes), w.mul(w.add(col_base, col.offset), size)
-    )
-    return _image_address(s, buffer, shared, image)
+    return _place_address(s, buffer, shared, w.add(row_base, row.offset), w.mul(w.add(col_base, col.offset), size))
 
 
 def _rotated_address(s: State, buffer: Value, shared: SharedLayout, row: Coordinate, col: Coordinate) -> str:
@@ -178,40 +182,44 @@ def _rotated_address(s: State, buffer: Value, shared: SharedLayout, row: Coordin
     def start() -> str:
         line = w.add(near.base, near.offset)
         place = w.mul(w.add(col.base, col.offset), shared.elem_bits // 8)
-        turned = _turned(s, shared, line, place, back=False)
+        turned = lds_sources.turned(w, shared, line, place, back=False)
         value = w.binary("add", w.mul(line, shared.row_bytes), turned)
         return w.op(f"llvm.getelementptr inbounds {base(s, buffer)}[{value}] : ({POINTER}, i32) -> {POINTER}, i8")
 
     return _offset(s, w.hoist(("lds rotated", base(s, buffer), shared, near, col), start), far * shared.row_bytes)
 
 
-def _turned(s: State, shared: SharedLayout, row: str, place: str, *, back: bool) -> str:
-    """Byte of a row after its rotation, or before it (`back`)."""
+def _block_address(s: State, buffer: Value, shared: SharedLayout, row: Coordinate, col: Coordinate) -> str:
+    """Blocks of columns: rows that differ by a multiple of what the masks see share a register."""
     w = s.w
-    piece, size = shared.args[0], shared.row_bytes
-    for mask, turn in zip(shared.args[1::2], shared.args[2::2], strict=True):
-        odd = w.binary("and", row, w.const(mask))
-        for shift in (8, 4, 2, 1):
-            if mask >> shift:
-                odd = w.binary("xor", odd, w.binary("lshr", odd, w.const(shift)))
-        odd = w.binary("and", odd, w.const(1))
-        step = size - turn * piece if back else turn * piece
-        moved = w.binary("add", place, w.mul(odd, step))
-        beyond = w.icmp("uge", moved, w.const(size))
-        place = w.select(beyond, w.binary("sub", moved, w.const(size)), moved, "i32")
-    return place
+    period = lds_sources.period(shared)
+    far = row.offset // period * period
+    near = Coordinate(row.base, row.offset - far)
+
+    def start() -> str:
+        place = w.mul(w.add(col.base, col.offset), shared.elem_bits // 8)
+        value = lds_sources.offset(w, shared, w.add(near.base, near.offset), place)
+        return w.op(f"llvm.getelementptr inbounds {base(s, buffer)}[{value}] : ({POINTER}, i32) -> {POINTER}, i8")
+
+    return _offset(s, w.hoist(("lds blocks", base(s, buffer), shared, near, col), start), far * shared.cut[0])
 
 
 def _matrix_place(s: State, layout: Layout, r: int, fold: bool) -> tuple[Coordinate, Coordinate]:
-    """Row and column of the element in a register; all dimensions but the last count as rows."""
+    """Row and column of the element in a register, folded along dimensions with holes; all but the last count as rows."""
     w = s.w
 
     def place(d: int) -> Coordinate:
         c = coordinate(w, layout, r, d)
-        if not fold:
+        if not fold or not masks(layout, d):
             return c
-        n = layout.shape[d]
-        return Coordinate(w.hoist(("fold", c, n), lambda: w.binary("urem", w.add(c.base, c.offset), w.const(n))), 0)
+        n, first, kept = layout.fold(d)
+
+        def folded() -> str:
+            x = w.add(c.base, c.offset)
+            instead = w.add(w.binary("and", x, w.const(kept - 1)), first)
+            return w.select(w.icmp("ult", x, w.const(n)), x, instead, "i32")
+
+        return Coordinate(w.hoist(("fold", c, layout.fold(d)), folded), 0)
 
     *outer, col = (place(d) for d in range(layout.rank))
     row = outer[0] if outer else Coordinate(w.const(0), 0)
@@ -224,26 +232,29 @@ def _matrix_place(s: State, layout: Layout, r: int, fold: bool) -> tuple[Coordin
     return row, col
 
 
-def _image_address(s: State, buffer: Value, shared: SharedLayout, image: str) -> str:
-    """Address of an image byte for any layout, computed at run time."""
+def _place_address(s: State, buffer: Value, shared: SharedLayout, row: str, place: str) -> str:
+    """Address of byte `place` of a row for any layout, computed at run time."""
     w = s.w
+    if shared.kind == "blocks":
+        at = lds_sources.offset(w, shared, row, place)
+    elif shared.kind == "rotate":
+        at = w.binary("add", w.mul(row, shared.row_bytes), lds_sources.turned(w, shared, row, place, back=False))
+    else:
+        at = w.binary("add", w.mul(row, shared.row_bytes), place)
     if shared.kind == "swizzle":
         bits, low, shift = shared.args
-        field = w.binary("and", w.binary("lshr", image, w.const(low + shift)), w.const((1 << bits) - 1))
-        image = w.binary("xor", image, w.mul(field, 1 << low))
+        field = w.binary("and", w.binary("lshr", at, w.const(low + shift)), w.const((1 << bits) - 1))
+        at = w.binary("xor", at, w.mul(field, 1 << low))
     elif shared.kind == "xor":
-        for bit, mask in zip(shared.args[::2], shared.args[1::2], strict=True):
-            one = w.binary("and", w.binary("lshr", image, w.const(bit)), w.const(1))
-            image = w.binary("xor", image, w.mul(one, mask))
-    elif shared.kind == "rotate":
-        row = w.binary("udiv", image, w.const(shared.row_bytes))
-        place = w.binary("sub", image, w.mul(row, shared.row_bytes))
-        image = w.binary("add", w.mul(row, shared.row_bytes), _turned(s, shared, row, place, back=False))
-    elif shared.kind in ("slabs", "padded"):
-        size, pitch = shared.args if shared.kind == "slabs" else (shared.row_bytes, shared.args[0])
-        slab = w.binary("udiv", image, w.const(size))
-        image = w.binary("add", image, w.mul(slab, pitch - size))
-    return w.op(f"llvm.getelementptr inbounds {base(s, buffer)}[{image}] : ({POINTER}, i32) -> {POINTER}, i8")
+        for bit, mask in shared.pairs:
+            one = w.binary("and", w.binary("lshr", at, w.const(bit)), w.const(1))
+            at = w.binary("xor", at, w.mul(one, mask))
+    elif shared.kind == "slabs":
+        slab = w.binary("udiv", at, w.const(shared.args[0]))
+        at = w.binary("add", at, w.mul(slab, shared.args[1] - shared.args[0]))
+    elif shared.kind == "padded":
+        at = w.binary("add", w.mul(row, shared.args[0]), place)
+    return w.op(f"llvm.getelementptr inbounds {base(s, buffer)}[{at}] : ({POINTER}, i32) -> {POINTER}, i8")
 
 
 def load(s: State, op: Op) -> None:
@@ -266,7 +277,7 @@ def load(s: State, op: Op) -> None:
         piece = w.op(
             f"llvm.load {address} {{alignment = {width} : i64, {ACCESS_SCOPES}}} : {POINTER} -> {vector_type(element, n)}"
         )
-        return _without_holes(s, layout, r, piece, t.elem, n)
+        return without_holes(s, layout, r, piece, t.elem, n)
 
     _read(s, op, n, read)
 
@@ -281,7 +292,7 @@ def _read(s: State, op: Op, n: int, read: Callable[[int], str]) -> None:
         s.values[op.result] = Tile(t, n, [read(i) for i in range(t.layout.num_registers // n)])
 
 
-def _without_holes(s: State, layout: Layout, r: int, piece: str, elem: Elem, n: int) -> str:
+def without_holes(s: State, layout: Layout, r: int, piece: str, elem: Elem, n: int) -> str:
     """A piece that was read, zero where it lies outside: holes along k take part in products."""
     inside = hole_test(s, layout, r)
     if not inside:
@@ -305,7 +316,7 @@ def load_transposed(s: State, op: Op) -> None:
         value = w.op(f"rocdl.ds.read.tr{t.elem.bits}.b64 {address} : {POINTER} -> {raw}")
         if raw != piece:
             value = w.op(f"llvm.bitcast {value} : {raw} to {piece}")
-        return _without_holes(s, layout, registers[i], value, t.elem, n)
+        return without_holes(s, layout, registers[i], value, t.elem, n)
 
     _read(s, op, n, read)
 
@@ -348,89 +359,108 @@ def store(s: State, op: Op) -> None:
         w.when(inside, text)
 
 
-def copy_direct(s: State, op: Op) -> None:
-    """Direct copy: every instruction of a wave fills 64 consecutive pieces of LDS, so a swizzle acts on the source."""
-    w = s.w
-    a = views.access_of(s, op)
-    buffer = op.operands[-1]
-    t = buffer.type
-    assert isinstance(t, SharedType)
-    shared = buffer_layout(t)
-    piece = op.attrs["bytes"]
-    assert isinstance(piece, int)
-    resource = views.descriptor(s, a, views.base_offset(s, a))
-    ragged = [
-        shared.kind != "slabs" and shared.size_bytes != shared.image_bytes,
-        False,
-    ]  # a swizzle window past the tile
-    bounds = views.Bounds(s, a, t.shape, ragged)
-    waves = s.kernel.attrs["waves"]
-    assert isinstance(waves, int)
-    slab = views.LANES * piece
-    size = shared.image_bytes if shared.kind == "slabs" else shared.size_bytes
-    slabs = -(-size // slab)
+@dataclass(frozen=True)
+class Slab:
+    """One instruction of a direct copy: which slab of the buffer the wave fills, the image byte of the lane's piece, its place
+    in the tile, and whether all lanes of all waves have one."""
 
-    def slab_number(i: int) -> str:
+    number: str
+    image: str
+    coords: list[Coordinate]
+    whole: bool
+
+
+def _copy_shape(s: State, op: Op) -> tuple[SharedLayout, int, int]:
+    """Layout of the buffer that a direct copy fills, bytes of a lane's piece, number of waves."""
+    t, piece, waves = op.operands[-1].type, op.attrs["bytes"], s.kernel.attrs["waves"]
+    assert isinstance(t, SharedType) and isinstance(piece, int) and isinstance(waves, int)
+    return buffer_layout(t), piece, waves
+
+
+def _copied_bytes(shared: SharedLayout) -> int:
+    return shared.image_bytes if shared.kind == "slabs" else shared.size_bytes
+
+
+def slab_sources(s: State, op: Op) -> tuple[tuple[int, int, int], ...]:
+    """For each instruction of a direct copy what `lds_sources.slabs` says."""
+    shared, piece, waves = _copy_shape(s, op)
+    slabs = -(-_copied_bytes(shared) // (views.LANES * piece))
+    return lds_sources.slabs(shared, -(-slabs // waves), waves, piece)
+
+
+def ragged(t: SharedType) -> list[bool]:
+    """Per dimension of a buffer, whether a direct copy also fills places past the tile."""
+    return list(lds_sources.beyond(buffer_layout(t)))
+
+
+def slab(s: State, op: Op, i: int) -> Slab:
+    """Instruction `i` of a direct copy: it fills 64 consecutive pieces of LDS, so a swizzle acts on the source."""
+    w = s.w
+    shared, piece, waves = _copy_shape(s, op)
+    size = views.LANES * piece
+
+    def number(i: int) -> str:
         return w.hoist(("slab", i, waves), lambda: w.add(wave(w), i * waves))
 
-    def slab_image(i: int) -> str:
+    def image(i: int) -> str:
         def emit() -> str:
-            return w.binary("add", w.mul(slab_number(i), slab), w.mul(lane(w), piece))
+            return w.binary("add", w.mul(number(i), size), w.mul(lane(w), piece))
 
         return w.hoist(("slab image", i, waves, piece), emit)
 
-    for i, (like, rows) in enumerate(_slab_sources(shared, -(-slabs // waves), waves, piece)):
-        number, image, origin = slab_number(i), slab_image(i), slab_image(like)
-        source = w.hoist(("slab source", shared, origin), lambda origin=origin: _source_image(s, shared, origin))
-        row, col = _split_image(s, shared, source, origin)
-        coords = [Coordinate(row, rows), Coordinate(col, 0)]
-        whole = (i + 1) * waves * slab <= size
+    like, rows, cols = slab_sources(s, op)[i]
+    row, col = lds_sources.source(w, shared, image(like))
+    whole = (i + 1) * waves * size <= _copied_bytes(shared)
+    return Slab(number(i), image(i), [Coordinate(row, rows), Coordinate(col, cols)], whole)
+
+
+def copy_direct(s: State, op: Op, part: int | None = None) -> None:
+    """Direct copy, one instruction after the other. With `part` the instruction of that number alone."""
+    w = s.w
+    buffer = op.operands[-1]
+    t = buffer.type
+    assert isinstance(t, SharedType)
+    shared, piece, _ = _copy_shape(s, op)
+    sources = slab_sources(s, op)
+    if part is not None and part >= len(sources):
+        raise error("E0377", f"part {part} of a copy of {len(sources)} instructions", op.loc, legal=f"0 to {len(sources) - 1}")
+    stream = s.streams.get(op)
+    a = views.access_of(s, op) if stream is None else None
+    resource = views.descriptor(s, a, views.base_offset(s, a)) if a is not None else stream.resource
+    moved = stream.offset if stream is not None else w.const(0)
+    bounds = views.Bounds(s, a, t.shape, ragged(t)) if a is not None else None
+    for order, i in enumerate(range(len(sources)) if part is None else (part,)):
+        place = slab(s, op, i)
         after = ""
-        if not whole:
+        if not place.whole:
+            size = _copied_bytes(shared)
             inside = w.hoist(
-                ("slab inside", image, size),
-                lambda image=image: w.icmp("ult", image, w.const(size)),
+                ("slab inside", place.image, size),
+                lambda image=place.image, size=size: w.icmp("ult", image, w.const(size)),
             )
             then, after = w.label(), w.label()
             w.cond_branch(inside, then, after)
             w.start(then)
-        offset = views.BufferOffsets(s, a, bounds).get(coords)
-        pitch = shared.args[1] if shared.kind == "slabs" else slab
+        if stream is not None:
+            offset = stream.pieces[order]
+        else:
+            assert a is not None and bounds is not None
+            offset = views.BufferOffsets(s, a, bounds).get(place.coords)
+        pitch = shared.args[1] if shared.kind == "slabs" else views.LANES * piece
         target = w.hoist(
-            ("slab target", base(s, buffer), number, pitch),
-            lambda number=number, pitch=pitch: w.op(
+            ("slab target", base(s, buffer), place.number, pitch),
+            lambda number=place.number, pitch=pitch: w.op(
                 f"llvm.getelementptr inbounds {base(s, buffer)}[{w.mul(number, pitch)}] : ({POINTER}, i32) -> {POINTER}, i8"
             ),
         )
         zero = w.const(0)
         w.line(
-            f"rocdl.raw.ptr.buffer.load.lds {resource}, {target}, {w.const(piece)}, {offset}, {zero}, {zero}, {zero} {COPY_SCOPES}"
+            f"rocdl.raw.ptr.buffer.load.lds {resource}, {target}, {w.const(piece)}, {offset}, {moved}, {zero}, {zero} {COPY_SCOPES}"
         )
         if after:
             w.branch(after)
             w.start(after)
-            bounds = views.Bounds(s, a, t.shape, ragged)
-
-
-@lru_cache(maxsize=256)
-def _slab_sources(shared: SharedLayout, count: int, waves: int, piece: int) -> tuple[tuple[int, int], ...]:
-    """For each of the `count` slabs that a wave copies: the first slab with the same source in every lane and wave but for a
-    number of rows, and that number. Slabs that differ by rows share the registers with their coordinates."""
-    offsets = np.arange(count * waves * views.LANES).reshape(count, -1) * piece
-    moved = shared.kind in ("swizzle", "xor", "rotate")
-    sources = shared.image_of_offset(np.minimum(offsets, shared.size_bytes - piece)) if moved else offsets
-    found: list[tuple[int, int]] = []
-    for i, source in enumerate(
-        sources
-    ):  # beyond the end nothing is copied: that the last slab is clipped there is no loss
-        for j in sorted({j for j, _ in found}):
-            away = source - sources[j]
-            if np.all(away == away[0]) and away[0] % shared.row_bytes == 0:
-                found.append((j, int(away[0]) // shared.row_bytes))
-                break
-        else:
-            found.append((i, 0))
-    return tuple(found)
+            bounds = views.Bounds(s, a, t.shape, ragged(t)) if a is not None else None
 
 
 COPY_UNROLL = 8  # elements of a lane in flight in a `copy` loop: hides latency, costs few registers
@@ -458,7 +488,7 @@ def copy_elements(s: State, op: Op) -> None:
     trip = w.name()
     w.start(body, [(trip, "i32")])
     first = w.binary("add", w.mul(trip, unroll * threads), thread(w))
-    loaded: list[tuple[str, str, str]] = []
+    loaded: list[tuple[str, str, str, str]] = []
     for i in range(unroll):
         index = w.add(first, i * threads)
         row, col = (w.binary(f, index, w.const(shared.cols)) for f in ("udiv", "urem"))
@@ -473,10 +503,9 @@ def copy_elements(s: State, op: Op) -> None:
             raw = w.select(
                 inside, raw, views.to_memory(w, s.splat_literal(pad, t.elem, 1), TileType(t.elem), 1), element
             )
-        image = w.binary("add", w.mul(row, shared.row_bytes), w.mul(col, shared.elem_bits // 8))
-        loaded.append((raw, image, mine))
-    for raw, image, mine in loaded:
-        target = _image_address(s, buffer, shared, image)
+        loaded.append((raw, row, w.mul(col, shared.elem_bits // 8), mine))
+    for raw, row, place, mine in loaded:
+        target = _place_address(s, buffer, shared, row, place)
         text = (
             f"llvm.store {raw}, {target} {{alignment = {t.elem.bytes} : i64, {ACCESS_SCOPES}}} : {element}, {POINTER}"
         )
@@ -495,55 +524,6 @@ def _unflatten(s: State, row: str, shape: tuple[int, ...]) -> list[str]:
         out.append(w.binary("urem", row, w.const(n)))
         row = w.binary("udiv", row, w.const(n))
     return [row, *reversed(out)] if shape else []
-
-
-def _source_image(s: State, shared: SharedLayout, offset: str) -> str:
-    """Image byte stored at a (slab-relative) offset: the inverse of the layout. A swizzle that XORs high bits onto low ones
-    is its own inverse when the two fields do not meet; else the XORs are undone from the highest bit down."""
-    w = s.w
-    if shared.kind == "swizzle":
-        bits, low, shift = shared.args
-        image = offset
-        for step in range(
-            -(-bits // shift)
-        ):  # fields overlap when bits > shift: undo shift bits at a time, highest first
-            top = bits - step * shift
-            count = min(shift, top)
-            start = top - count
-            field = w.binary("and", w.binary("lshr", image, w.const(low + shift + start)), w.const((1 << count) - 1))
-            image = w.binary("xor", image, w.mul(field, 1 << (low + start)))
-        return image
-    if shared.kind == "xor":
-        image = offset
-        for bit, mask in reversed(list(zip(shared.args[::2], shared.args[1::2], strict=True))):
-            one = w.binary("and", w.binary("lshr", image, w.const(bit)), w.const(1))
-            image = w.binary("xor", image, w.mul(one, mask))
-        return image
-    if shared.kind == "rotate":
-        row = w.binary("udiv", offset, w.const(shared.row_bytes))
-        place = w.binary("sub", offset, w.mul(row, shared.row_bytes))
-        return w.binary("add", w.mul(row, shared.row_bytes), _turned(s, shared, row, place, back=True))
-    return offset
-
-
-def _split_image(s: State, shared: SharedLayout, image: str, key: str) -> tuple[str, str]:
-    """(row, column) of an image byte."""
-    w = s.w
-    size = shared.elem_bits // 8
-
-    def row() -> str:
-        if _is_power_of_two(shared.row_bytes):
-            return w.binary("lshr", image, w.const(shared.row_bytes.bit_length() - 1))
-        return w.binary("udiv", image, w.const(shared.row_bytes))
-
-    def col() -> str:
-        if _is_power_of_two(shared.row_bytes):
-            rest = w.binary("and", image, w.const(shared.row_bytes - 1))
-        else:
-            rest = w.binary("urem", image, w.const(shared.row_bytes))
-        return w.binary("lshr", rest, w.const(size.bit_length() - 1)) if size > 1 else rest
-
-    return w.hoist(("slab row", shared, key), row), w.hoist(("slab col", shared, key), col)
 
 
 def wait(s: State, op: Op) -> None:

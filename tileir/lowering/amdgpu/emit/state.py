@@ -16,6 +16,16 @@ from tileir.passes.late import LOAD_AHEAD, READ_AHEAD, Late, late_ops
 from tileir.target import Target
 
 
+@dataclass(frozen=True)
+class Stream:
+    """Addresses of an access in a loop: its descriptor (`!llvm.ptr<8>`), the byte offset of all lanes in this iteration
+    (i32, uniform), and the byte offset of each of the lane's pieces (i32), which the iterations share."""
+
+    resource: str
+    offset: str
+    pieces: tuple[str, ...]
+
+
 @dataclass
 class State:
     """The function being written and what its IR values have become: MLIR names for scalars, `Tile`s for tiles."""
@@ -30,7 +40,9 @@ class State:
     sparing: bool = False  # keep few registers in use, at the price of waiting for memory
     pinned: bool = False  # tie operands in the vector file, too
     needs_zeros: bool = False
+    streams: dict[Op, Stream] = field(default_factory=dict[Op, "Stream"])
     late: Late = field(init=False)
+    fragment_ties: dict[Value, str] = field(default_factory=dict[Value, str])  # by `fragments.accumulator_ties`
 
     def __post_init__(self) -> None:
         self.late = late_ops(self.kernel)

@@ -1,0 +1,277 @@
+"""Which instructions of one loop iteration stand where: the matrix instructions in order, and between them what feeds them.
+
+An iteration computes one tile of k. It is cut into *slices*, runs of matrix instructions that use one set of operand fragments;
+while a slice is computed, the fragments of the next are read from LDS, the last slice reading the first fragments of the
+next tile. So all reads of a tile are issued before its last slice begins, and there, at the *turn*, its LDS buffers change hands:
+
+    matrix instructions   | slice 0 …                    | last slice                                          |
+    LDS reads             | fragments of slice 1 …       | of slice 0 of the next tile: group 1   | group 2    |
+    turn                                                 ^ wait, barrier           second turn ^ wait, barrier
+    copies                                               | of the tile `depth` later: group 1     | group 2    |
+
+With two buffers in turn, the copies of a tile are split into two groups by operand, each with a turn of its own, so that no wait drains the
+counter: at the first turn group 2 may be on its way, at the second the new copies of group 1. With more buffers one turn serves all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tileir.ir.core import Op, Value
+from tileir.ir.types import FragmentType, SharedType, TileType
+from tileir.layout.linear import LayoutError
+from tileir.layout.mma import MmaPlan, mma_plan
+from tileir.layout.transposed import elements_per_read
+from tileir.passes.lds_accesses import access_bytes, over_buffer
+
+# Matrix instructions between two that add to the same accumulator: enough that none waits for the one before (16 passes of
+# 4 clocks are the longest latency of a matrix instruction, CDNA3 ISA, 4.5; the shortest takes 4 passes to issue).
+APART = 8
+
+
+@dataclass(frozen=True)
+class Read:
+    """One read from LDS: `count` registers from `at` on of the tile that `load` reads."""
+
+    load: Op
+    at: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An operand of a matrix instruction: registers `at` … of the tile that `load` reads, `count` of them."""
+
+    load: Op
+    at: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """One matrix instruction of the product `mma`: accumulator fragment number `c`, and operands in the order of the text."""
+
+    mma: Op
+    c: int
+    a: Operand
+    b: Operand
+
+
+@dataclass
+class Weave:
+    """The order of one iteration. `slices` hold the steps, `reads` for each slice the reads of its fragments in order of use."""
+
+    slices: list[list[Step]]
+    reads: list[list[Read]]
+    read_counts: dict[Op, int]  # registers of one read, by shared_load
+    acc_counts: dict[Op, int]  # registers of an accumulator fragment, by mma
+    early: int = 0  # reads of the first slice that come before the second turn: the first so many
+    stored: int = 0  # writes to LDS between the turns
+
+    @property
+    def sequence(self) -> list[Step]:
+        """All matrix instructions in order."""
+        return [s for part in self.slices for s in part]
+
+    @property
+    def steps(self) -> int:
+        """Matrix instructions of an iteration."""
+        return sum(len(s) for s in self.slices)
+
+    def start(self, i: int) -> int:
+        """Position of the first matrix instruction of a slice."""
+        return sum(len(s) for s in self.slices[:i])
+
+    @property
+    def second_turn(self) -> float:
+        """Where in the last slice the second group of buffers changes hands: matrix instructions after the first turn."""
+        early, late = self.early + self.stored, len(self.reads[0]) - self.early
+        return len(self.slices[-1]) * early / max(1, early + late)
+
+    def positions(self, i: int, lag: int) -> list[float]:
+        """Where the reads of slice `i` stand: evenly over the slice before, `lag` later. Those of slice 0 come in two groups, before
+        and behind the second turn, and are in the iteration before: they count from -steps on."""
+        length, count = len(self.slices[i - 1]), len(self.reads[i])
+        begin = self.start(i) - length + lag
+        if i:
+            return [begin + length * k / count for k in range(count)]
+        middle, late = self.second_turn, count - self.early
+        first = [begin + middle * k / self.early for k in range(self.early)]
+        return first + [begin + middle + (length - middle) * k / late for k in range(late)]
+
+
+def source_load(v: Value, inside: set[Op]) -> Op | None:
+    """The read of LDS in the loop that a value is, through transposes that keep every register in its place."""
+    op = v.owner
+    while op is not None and op.name == "transpose":
+        op = op.operands[0].owner
+    if op is None or op not in inside or op.name not in ("shared_load", "shared_load_transposed"):
+        return None
+    return op
+
+
+def read_count(load: Op) -> int:
+    """Registers that one read delivers, 0 where the buffer is read in another shape than its own."""
+    t, buffer = load.result.tile, load.operands[0].type
+    assert isinstance(buffer, SharedType) and t.layout is not None and buffer.layout is not None
+    if t.shape != buffer.shape:
+        return 0
+    if load.name == "shared_load_transposed":
+        return elements_per_read(t.elem.bits)
+    layout = over_buffer(t.layout, buffer)
+    return access_bytes(TileType(t.elem, layout.shape, layout), buffer.layout) * 8 // t.elem.bits
+
+
+def plan_of(op: Op) -> MmaPlan | None:
+    """The matrix instructions of an `mma`, None if its layouts have none."""
+    a, b, c = op.operands[0].tile, op.operands[1].tile, op.result.tile
+    instr = op.attrs.get("instr")
+    if a.layout is None or b.layout is None or c.layout is None or not isinstance(instr, tuple):
+        return None
+    try:
+        return mma_plan(
+            a.layout, b.layout, c.layout, instr=instr, operand_bits=(a.elem.bits, b.elem.bits), swapped=bool(op.attrs.get("swapped", False))
+        )  # fmt: skip
+    except LayoutError:
+        return None
+
+
+def weave(products: Sequence[Op], inside: set[Op]) -> Weave | None:
+    """The order of an iteration whose products are these, None where a product cannot be taken apart: an operand that is not
+    read from LDS in the loop, or with holes."""
+    slices: list[list[Step]] = []
+    read_counts: dict[Op, int] = {}
+    acc_counts: dict[Op, int] = {}
+    for mma in products:
+        loads = [source_load(v, inside) for v in mma.operands[:2]]
+        plan = plan_of(mma)
+        if plan is None or len(mma.operands) != 3:
+            return None
+        sizes = (plan.a_registers, plan.b_registers)
+        for load, size in zip(loads, sizes, strict=True):
+            if load is None:
+                return None
+            n = read_count(load)
+            layout = load.result.tile.layout
+            if layout is None or n < 1 or (n % size and size % n) or size // n not in (0, 1, 2, 4, 8):
+                return None
+            read_counts[load] = n
+        acc_counts[mma] = plan.c_registers
+        a, b = loads
+        assert a is not None and b is not None
+        steps = [
+            Step(mma, s.c // plan.c_registers, Operand(a, s.a, plan.a_registers), Operand(b, s.b, plan.b_registers))
+            for s in plan.steps
+        ]
+        slices += [_ordered(part) for part in _slices(steps, read_counts)]
+    reads = [_reads(part, read_counts) for part in slices]
+    if not slices or any(set(x) & set(y) for i, x in enumerate(reads) for y in reads[i + 1 :]):
+        return None  # a fragment that two slices use would have to be kept or read twice
+    return Weave(slices, reads, read_counts, acc_counts)
+
+
+def _reads_of(x: Operand, counts: dict[Op, int]) -> list[Read]:
+    """The reads that deliver an operand."""
+    n = counts[x.load]
+    first = x.at - x.at % n
+    return [Read(x.load, r, n) for r in range(first, x.at + x.count, n)]
+
+
+def _reads(steps: Sequence[Step], counts: dict[Op, int]) -> list[Read]:
+    """All reads of some steps, in order of first use."""
+    return list(dict.fromkeys(r for s in steps for x in (s.a, s.b) for r in _reads_of(x, counts)))
+
+
+def _slices(steps: list[Step], counts: dict[Op, int]) -> list[list[Step]]:
+    """Runs of k whose fragments no other run reads, in order of k: steps that share a read belong together if they differ in k."""
+    by_k: dict[int, list[Step]] = {}
+    ranks: dict[int, int] = {}
+    seen: dict[int, int] = {}
+    for s in steps:  # k outermost: the n-th step of an accumulator fragment belongs to the n-th k
+        rank = seen.get(s.c, 0)
+        seen[s.c] = rank + 1
+        ranks[id(s)] = rank
+    parent = list(range(max(seen.values())))
+
+    def root(i: int) -> int:
+        while parent[i] != i:
+            i = parent[i]
+        return i
+
+    users: dict[Read, int] = {}
+    for s in steps:
+        for x in (s.a, s.b):
+            for r in _reads_of(x, counts):
+                first = users.setdefault(r, ranks[id(s)])
+                a, b = root(first), root(ranks[id(s)])
+                parent[max(a, b)] = min(a, b)
+    for s in steps:
+        by_k.setdefault(root(ranks[id(s)]), []).append(s)
+    return [by_k[k] for k in sorted(by_k)]
+
+
+def _ordered(steps: list[Step]) -> list[Step]:
+    """The steps of a slice: the operand with more fragments outside, so that few of the other are in use throughout; as many rows
+    together as keep accumulators apart, k inside of them."""
+    a = list(dict.fromkeys(s.a.at for s in steps))
+    b = list(dict.fromkeys(s.b.at for s in steps))
+    outer_is_a = len(a) >= len(b)
+    fragments = list(dict.fromkeys(s.c for s in steps))
+    rank: dict[int, int] = {}
+    k_of: list[int] = []
+    for s in steps:
+        k_of.append(rank.get(s.c, 0))
+        rank[s.c] = k_of[-1] + 1
+    rows: dict[int, int] = {}  # accumulator fragment -> which of the outer operand's first fragments
+    outer: dict[int, int] = {}
+    for s in steps:
+        x = s.a if outer_is_a else s.b
+        if s.c not in rows:
+            rows[s.c] = outer.setdefault(x.at, len(outer))
+    width = max(1, len(fragments) // max(1, len(outer)))
+    together = max(1, -(-APART // width))
+    order = sorted(range(len(steps)), key=lambda i: (rows[steps[i].c] // together, k_of[i], rows[steps[i].c], i))
+    return [steps[i] for i in order]
+
+
+def _first_uses(order: Weave) -> dict[Read, int]:
+    """Position of the first matrix instruction that uses a read."""
+    found: dict[Read, int] = {}
+    for i, s in enumerate(order.sequence):
+        for x in (s.a, s.b):
+            for r in _reads_of(x, order.read_counts):
+                found.setdefault(r, i)
+    return found
+
+
+def _last_uses(order: Weave) -> dict[Read, int]:
+    return {
+        r: i for i, s in enumerate(order.sequence) for x in (s.a, s.b) for r in _reads_of(x, order.read_counts)
+    }  # fmt: skip
+
+
+def lags(order: Weave, ahead: int) -> list[int]:
+    """By how many matrix instructions all reads may come later than while the slice before theirs is computed, so that each is still
+    `ahead` of its use: 0 always, then what the order allows."""
+    first = _first_uses(order)
+    most = order.steps
+    for i, part in enumerate(order.reads):
+        for r, p in zip(part, order.positions(i, 0), strict=True):
+            most = min(most, int(first[r] - ahead - p))
+    shortest = min(len(part) for part in order.slices)
+    return list(range(0, max(0, min(most, shortest - 1)) + 1))
+
+
+def peak_fragments(order: Weave, lag: int) -> int:
+    """The most registers that fragments occupy at once when reads come `lag` later, in the steady state."""
+    last, n = _last_uses(order), order.steps
+    change: dict[int, int] = {}
+    for i, part in enumerate(order.reads):
+        for r, p in zip(part, order.positions(i, lag), strict=True):
+            size = FragmentType(r.load.result.tile.elem, r.count).registers
+            begin, end = math.floor(p), last[r] + 1
+            for at in range(begin, end):
+                change[at % n] = change.get(at % n, 0) + size
+    return max(change.values(), default=0)
