@@ -258,6 +258,14 @@ def _scalar(arg: Value, value: object, faults: _Faults) -> np.ndarray:
     return zero
 
 
+def bind_scalar(arg: Value, value: object) -> np.ndarray:
+    """The value of one scalar argument as `bind` makes it: a 0-d array of the exact dtype. Raises LaunchError."""
+    faults = _Faults()
+    found = _scalar(arg, value, faults)
+    faults.check()
+    return found
+
+
 def _grid(kernel: Kernel, symbols: Mapping[str, int]) -> tuple[int, ...]:
     sizes: list[int] = []
     for e in kernel.grid:

@@ -1,9 +1,18 @@
-"""Running kernels: one device interface, with the reference interpreter and the simulator behind it."""
+"""Running kernels: one device interface, with GPUs, the simulator and the reference interpreter behind it."""
 
 from tileir.runtime.compare import Comparison, compare, gemm_bound
 from tileir.runtime.compiled import Compiled
-from tileir.runtime.device import Argument, Buffer, BufferView, Device, DeviceError
-from tileir.runtime.devices import device_names, get_device
+from tileir.runtime.device import (
+    Argument,
+    Buffer,
+    BufferView,
+    Device,
+    DeviceError,
+    DeviceProperties,
+    Event,
+    Stream,
+)
+from tileir.runtime.devices import default_device, device_names, devices, get_device
 from tileir.runtime.interface import load_code_object
 from tileir.runtime.launch import launch
 
@@ -15,8 +24,13 @@ __all__ = [
     "Compiled",
     "Device",
     "DeviceError",
+    "DeviceProperties",
+    "Event",
+    "Stream",
     "compare",
+    "default_device",
     "device_names",
+    "devices",
     "gemm_bound",
     "get_device",
     "launch",

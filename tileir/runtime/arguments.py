@@ -63,6 +63,17 @@ def metadata_layout(abi: Sequence[AbiArgument], metadata: KernelMetadata) -> tup
     return tuple(slots)
 
 
+def slots_of(abi: Sequence[AbiArgument], metadata: KernelMetadata | None) -> tuple[Slot, ...]:
+    """Where the arguments lie: what the code object states, or for one without metadata the natural layout."""
+    return natural_layout(abi) if metadata is None else metadata_layout(abi, metadata)
+
+
+def kernarg(args: Sequence[Argument], metadata: KernelMetadata | None) -> bytes:
+    """The explicit part of the kernarg segment of a launch. Hidden arguments lie behind it and are filled in by who launches;
+    arguments that the hardware preloads into registers are read from the same bytes. Raises DeviceError."""
+    return pack(args, slots_of([a.abi for a in args], metadata))
+
+
 def argument_bytes(arg: Argument) -> bytes:
     """Little-endian bytes of one argument."""
     if isinstance(arg.value, BufferView):

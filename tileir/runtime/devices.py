@@ -1,30 +1,90 @@
-"""Devices by name."""
+"""Devices by name, and the one that is taken where nobody names one."""
 
 from __future__ import annotations
 
-from tileir.runtime.device import Device, DeviceError
+import logging
+from functools import cache
+
+from tileir.runtime.device import Device, DeviceError, DeviceProperties
+from tileir.runtime.hip_library import gpu_is_possible, load_library
+from tileir.runtime.properties import interpreter_properties, simulated_properties
 from tileir.target import names
+
+_log = logging.getLogger("tileir")
+
+
+def devices() -> tuple[DeviceProperties, ...]:
+    """What kernels can run on here: GPUs of supported chips, the interpreter, the simulator of every chip. A GPU that the HIP
+    runtime has trouble with is left out; `Device("hip:0")` says what is wrong."""
+    return (*_gpus(), interpreter_properties(), *(simulated_properties(chip) for chip in names()))
+
+
+def _gpus() -> list[DeviceProperties]:
+    if not gpu_is_possible():
+        return []
+    from tileir.runtime.hip_device import HipDevice, device_count
+
+    found: list[DeviceProperties] = []
+    try:
+        for index in range(device_count(load_library())):
+            try:
+                found.append(HipDevice(index).properties)
+            except DeviceError as e:
+                _log.debug("hip:%d is not used: %s", index, e)
+    except DeviceError as e:
+        _log.debug("no GPU is used: %s", e)
+    return found
 
 
 def device_names() -> tuple[str, ...]:
-    """The names that `get_device` knows."""
-    return ("interpreter", *(f"simulator:{chip}" for chip in names()))
+    """The names of all devices of `devices()`."""
+    return tuple(d.name for d in devices())
 
 
 def get_device(name: str, *, check: str = "") -> Device:
-    """A new device: "interpreter", or "simulator:CHIP" such as "simulator:gfx950". Raises DeviceError for other names.
+    """A new device: "hip:N", "simulator:CHIP" such as "simulator:gfx950", or "interpreter". Raises DeviceError for other names, or
+    if there is no such GPU.
 
     check: checks that the simulator makes in each launch, such as "race,uninit" or "all"; what they find is in
     `statistics.findings` of the device.
     """
-    if name not in device_names():
-        raise DeviceError(f"there is no device '{name}'; devices: {', '.join(device_names())}")
+    kind, _, which = name.partition(":")
+    if check and kind != "simulator":
+        raise DeviceError(f"{name or 'this device'} makes no checks; they are the simulator's")
+    if kind == "hip" and which.isdecimal():
+        from tileir.runtime.hip_device import HipDevice
+
+        return HipDevice(int(which))
+    if kind == "simulator" and which in names():
+        from tileir.runtime.simulator_device import SimulatorDevice  # loads LLVM
+
+        return SimulatorDevice(which, check)
     if name == "interpreter":
-        if check:
-            raise DeviceError("the interpreter makes no checks; they are the simulator's")
         from tileir.runtime.interpreter_device import InterpreterDevice
 
         return InterpreterDevice()
-    from tileir.runtime.simulator_device import SimulatorDevice  # loads LLVM
+    raise DeviceError(f"there is no device '{name}'; devices: {', '.join(device_names())}")
 
-    return SimulatorDevice(name.removeprefix("simulator:"), check)
+
+def default_device(chip: str = "") -> Device:
+    """The first GPU of this chip (any supported one for ""), else a new simulator of the chip (gfx950 for ""). One line, logged as
+    a warning of the logger `tileir` and therefore on standard error unless the program says otherwise, tells once which one it is."""
+    for gpu in _gpus():
+        if chip in ("", gpu.chip):
+            _say(f"running on {gpu.name}, {gpu.description}", logging.INFO)
+            return _gpu(gpu.name)
+    name = f"simulator:{chip or 'gfx950'}"
+    _say(f"no {chip or 'supported'} GPU is here: running on {name}", logging.WARNING)
+    return get_device(name)
+
+
+@cache
+def _gpu(name: str) -> Device:
+    """One device object for each GPU, so that code objects stay loaded."""
+    return get_device(name)
+
+
+@cache
+def _say(text: str, level: int) -> None:
+    """Each line once."""
+    _log.log(level, "%s", text)

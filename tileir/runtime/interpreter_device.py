@@ -11,7 +11,8 @@ import numpy as np
 
 from tileir.interpreter import run
 from tileir.runtime.compiled import Compiled
-from tileir.runtime.device import Argument, Buffer, BufferView, Bytes, Device, DeviceError
+from tileir.runtime.device import Argument, Buffer, BufferView, Bytes, Device, DeviceError, DeviceProperties, Stream
+from tileir.runtime.properties import interpreter_properties
 
 # Linux: do not count untouched pages (the constant is in the module from Python 3.13 on; value from mman.h)
 _MOST_ITERATIONS = 1 << 24  # of any one loop: a kernel that goes on longer is taken not to end
@@ -21,7 +22,7 @@ _NO_RESERVE = 0x4000 if sys.platform == "linux" else 0
 class HostBuffer(Buffer):
     """Anonymous memory of the process, zero at first."""
 
-    def __init__(self, nbytes: int):
+    def __init__(self, nbytes: int, device: Device):
         try:
             self._map = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
         except (OSError, OverflowError, ValueError) as e:
@@ -29,6 +30,7 @@ class HostBuffer(Buffer):
         self.memory: Bytes = np.frombuffer(self._map, np.uint8)
         self.nbytes = nbytes
         self.address = int(self.memory.ctypes.data)
+        self.device = device
 
 
 class InterpreterDevice(Device):
@@ -36,19 +38,51 @@ class InterpreterDevice(Device):
 
     name = "interpreter"
 
+    @property
+    def properties(self) -> DeviceProperties:
+        return interpreter_properties()
+
     def alloc(self, nbytes: int, *, read_only: bool = False) -> Buffer:
-        return HostBuffer(nbytes)
+        return HostBuffer(nbytes, self)
 
     def free(self, buffer: Buffer) -> None:
         """Memory goes when the last reference goes."""
 
-    def copy_in(self, buffer: Buffer, data: Bytes, offset: int = 0) -> None:
+    def owns(self, buffer: Buffer) -> bool:
+        """Memory of the host serves every interpreter."""
+        return isinstance(buffer, HostBuffer)
+
+    def copy_in(self, buffer: Buffer, data: Bytes, offset: int = 0, *, stream: Stream | None = None) -> None:
         _memory(buffer)[offset : offset + len(data)] = data
 
-    def copy_out(self, buffer: Buffer, nbytes: int, offset: int = 0) -> Bytes:
+    def copy_out(self, buffer: Buffer, nbytes: int, offset: int = 0, *, stream: Stream | None = None) -> Bytes:
         return _memory(buffer)[offset : offset + nbytes].copy()
 
-    def launch(self, compiled: Compiled, grid: tuple[int, ...], args: Sequence[Argument]) -> None:
+    def copy(
+        self,
+        target: Buffer,
+        source: Buffer,
+        nbytes: int,
+        *,
+        target_offset: int = 0,
+        source_offset: int = 0,
+        stream: Stream | None = None,
+    ) -> None:
+        data = _memory(source)[source_offset : source_offset + nbytes]
+        _memory(target)[target_offset : target_offset + nbytes] = data
+
+    def fill(self, buffer: Buffer, value: int, *, stream: Stream | None = None) -> None:
+        _memory(buffer)[:] = value
+
+    def launch(
+        self,
+        compiled: Compiled,
+        grid: tuple[int, ...],
+        args: Sequence[Argument],
+        *,
+        stream: Stream | None = None,
+        dynamic_lds: int = 0,
+    ) -> None:
         if compiled.kernel is None:
             raise DeviceError("the interpreter runs tile IR, but only the code object of this kernel is known")
         values: dict[str, Any] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,9 +15,11 @@ from tileir.ir.core import AbiArgument, Kernel, Value
 from tileir.ir.diagnostics import Diagnostic
 from tileir.ir.types import GlobalType
 from tileir.runtime.compiled import Compiled
-from tileir.runtime.device import Argument, Buffer, BufferView, Device
+from tileir.runtime.device import Argument, Buffer, BufferView, Device, Stream
 from tileir.runtime.host_memory import Region, allocation, merged, placed
+from tileir.runtime.interchange import Elsewhere, as_array
 from tileir.runtime.interface import signature, written
+from tileir.runtime.warm import WarmLaunches
 
 Array = np.ndarray[Any, Any]
 
@@ -27,36 +30,156 @@ def launch(
     device: Device,
     *,
     symbols: Mapping[str, int] | None = None,
+    stream: Stream | None = None,
 ) -> Binding:
-    """Runs a kernel and waits for it.
+    """Runs a kernel.
 
-    arrays: for each argument by name (without %): a NumPy array for a view, which is copied to the device and, if the
-        kernel writes it, back; a `BufferView` for a view that lives in a buffer of the device; a number for a scalar.
-        Views of one host allocation share a buffer on the device, so that aliases and gaps between strided elements are
-        there as on the host.
+    arrays: for each argument by name (without %): a number for a scalar; for a view an array – of the host (NumPy, or PyTorch
+        and others by DLPack), which is copied to the device and, if the kernel writes it, back; or of the device (a
+        `BufferView`, a PyTorch tensor, DLPack, `__cuda_array_interface__`), which is used where it is. Views of one host
+        allocation share a buffer on the device, so that aliases and gaps between strided elements are there as on the host.
     symbols: dimension symbols that no view determines, or a check on those that one does.
+    stream: of the device; without one its default stream.
 
-    Returns what the launch was bound to. Raises LaunchError if the arguments do not fit, DeviceError if the device fails.
+    With host arrays the call returns when the results are there. With arrays of a GPU alone it returns when the GPU has been
+    told; what goes wrong later is raised by `synchronize`. Returns what the launch was bound to. Raises LaunchError if the
+    arguments do not fit, DeviceError if the device fails.
     """
-    kernel, writes = signature(compiled), written(compiled)
-    views = {a.name for a in kernel.args if isinstance(a.type, GlobalType)}
-    binding = bind(kernel, {k: _info(v) if k in views else v for k, v in arrays.items()}, symbols)
-    given: dict[str, Array | BufferView] = {a.name: arrays[a.name] for a in kernel.args if a.name in views}
-    check_writable(kernel, writes, {k: v for k, v in given.items() if isinstance(v, np.ndarray)})
-    _check_buffers(kernel, given)
-    check_overlap(kernel, writes, lambda a, b: _overlap(given[a], given[b]))
-    if 0 in binding.grid:
+    return _launcher(compiled, device)(compiled, arrays, symbols, stream)
+
+
+def _launcher(compiled: Compiled, device: Device) -> Launcher:
+    """The launcher of a kernel on a device, made once and forgotten with the kernel."""
+    known: dict[int, tuple[weakref.ref[Compiled], Launcher]] = device.launchers
+    number = id(compiled)
+    found = known.get(number)
+    if found is not None and found[0]() is compiled:
+        return found[1]
+    launcher = Launcher(compiled, device)
+
+    def forget(_: object) -> None:
+        known.pop(number, None)
+
+    known[number] = weakref.ref(compiled, forget), launcher
+    return launcher
+
+
+class Launcher:
+    """Launches of one kernel on one device."""
+
+    def __init__(self, compiled: Compiled, device: Device):
+        self._kernel = signature(compiled)
+        self._writes = written(compiled)
+        self._views = [a for a in self._kernel.args if isinstance(a.type, GlobalType)]
+        self._abi = self._kernel.abi()
+        self._device = device
+        self._warm = WarmLaunches(self._kernel, self._writes, device)
+
+    def __call__(
+        self,
+        compiled: Compiled,
+        arrays: Mapping[str, Any],
+        symbols: Mapping[str, int] | None,
+        stream: Stream | None,
+    ) -> Binding:
+        return self._warm.launch(arrays, symbols, stream) or self._cold(compiled, arrays, symbols, stream)
+
+    def _cold(
+        self,
+        compiled: Compiled,
+        arrays: Mapping[str, Any],
+        symbols: Mapping[str, int] | None,
+        stream: Stream | None,
+    ) -> Binding:
+        kernel, device = self._kernel, self._device
+        given = self._checked_views(arrays)
+        binding = bind(kernel, {k: _info(given[k]) if k in given else v for k, v in arrays.items()}, symbols)
+        self._check_views(given)
+        check_overlap(kernel, self._writes, lambda a, b: _overlap(given[a], given[b]))
+        if 0 in binding.grid:
+            return binding
+        on_host = {k: v for k, v in given.items() if isinstance(v, np.ndarray)}
+        host = _Placement(device, on_host, self._writes)
+        try:
+            host.place()
+            placements = {k: v if isinstance(v, BufferView) else host.view(kernel, k) for k, v in given.items()}
+            arguments = [_argument(a, binding, placements) for a in self._abi]
+            device.launch(compiled, binding.grid, arguments, stream=stream)
+            if on_host:
+                (stream or device).synchronize()
+                host.bring_back()
+            else:
+                self._warm.learn(compiled, arrays, symbols, binding, arguments)
+        finally:
+            host.release()
         return binding
-    host = _Placement(device, {k: v for k, v in given.items() if isinstance(v, np.ndarray)}, writes)
-    try:
-        host.place()
-        placements = {k: v if isinstance(v, BufferView) else host.view(kernel, k) for k, v in given.items()}
-        device.launch(compiled, binding.grid, [_argument(a, binding, placements) for a in kernel.abi()])
-        device.synchronize()
-        host.bring_back()
-    finally:
-        host.release()
-    return binding
+
+    def bound(
+        self, arrays: Mapping[str, Any], symbols: Mapping[str, int] | None
+    ) -> tuple[Binding, list[Argument], _Placement]:
+        """A launch that is checked and placed but not done, for callers that repeat it. The placement must be released."""
+        given = self._checked_views(arrays)
+        infos = {k: _info(given[k]) if k in given else v for k, v in arrays.items()}
+        binding = bind(self._kernel, infos, symbols)
+        self._check_views(given)
+        check_overlap(self._kernel, self._writes, lambda a, b: _overlap(given[a], given[b]))
+        host = _Placement(self._device, {k: v for k, v in given.items() if isinstance(v, np.ndarray)}, self._writes)
+        try:
+            host.place()
+            placements = {k: v if isinstance(v, BufferView) else host.view(self._kernel, k) for k, v in given.items()}
+            return binding, [_argument(a, binding, placements) for a in self._abi], host
+        except BaseException:
+            host.release()
+            raise
+
+    def _checked_views(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
+        """The given views as arrays of host or device. Raises LaunchError for those that no kernel of the device can see."""
+        device = self._device
+        given = {a.name: as_array(arrays[a.name], device) for a in self._views if a.name in arrays}
+        found: list[Diagnostic] = []
+        for arg in self._views:
+            value = given.get(arg.name)
+            where = value.where if isinstance(value, Elsewhere) else ""
+            if isinstance(value, BufferView) and not device.owns(value.buffer):
+                where = value.buffer.device.name
+                where = f"another {where}" if where == device.name else where
+            if where:
+                message = f"%{arg.name} lies on {where}, but the kernel is launched on {device.name}"
+                found.append(_fault("E1622", message, arg, f"an array of {device.name} or of the host"))
+        if found:
+            raise LaunchError(found)
+        return given
+
+    def _check_views(self, given: Mapping[str, Array | BufferView]) -> None:
+        """Arrays that are written must be writable; views in device buffers must lie inside them."""
+        kernel = self._kernel
+        check_writable(kernel, self._writes, {k: v for k, v in given.items() if isinstance(v, np.ndarray)})
+        found: list[Diagnostic] = []
+        for arg in self._views:
+            value = given[arg.name]
+            if not isinstance(value, BufferView):
+                continue
+            low, high = value.extent
+            if low < 0 or high > value.buffer.nbytes:
+                message = f"%{arg.name} spans bytes {low} to {high} of a buffer of {value.buffer.nbytes} bytes"
+                found.append(_fault("E1620", message, arg, f"bytes 0 to {value.buffer.nbytes}"))
+            elif value.address % value.elem.bytes:
+                message = f"%{arg.name} starts at byte {value.offset}, between two elements of {value.elem}"
+                found.append(_fault("E1621", message, arg, f"a multiple of {value.elem.bytes}"))
+            elif value.read_only and arg.name in self._writes:
+                message = f"%{arg.name} is written, but its array is read-only"
+                found.append(_fault("E1619", message, arg, "a writable array"))
+        if found:
+            raise LaunchError(found)
+
+
+def bind_launch(
+    compiled: Compiled, arrays: Mapping[str, Any], device: Device, symbols: Mapping[str, int] | None
+) -> tuple[Binding, list[Argument], _Placement]:
+    """A launch that is checked and whose arrays are on the device, for callers that repeat it: what it is bound to, its
+    arguments, and the placement, whose `bring_back` copies results of host arrays and whose `release` frees what was
+    allocated. Raises as `launch` does."""
+    return _launcher(compiled, device).bound(arrays, symbols)
 
 
 def _info(value: Any) -> Any:
@@ -69,23 +192,6 @@ def _argument(abi: AbiArgument, binding: Binding, views: Mapping[str, BufferView
     return Argument(abi, binding.symbols[abi.name] if abi.kind == "symbol" else binding.scalars[abi.name])
 
 
-def _check_buffers(kernel: Kernel, given: Mapping[str, Array | BufferView]) -> None:
-    """Views in device buffers must lie inside them; packed elements have no host form yet."""
-    found: list[Diagnostic] = []
-    for arg in kernel.args:
-        value = given.get(arg.name)
-        if isinstance(value, BufferView):
-            low, high = value.extent
-            if low < 0 or high > value.buffer.nbytes:
-                message = f"%{arg.name} spans bytes {low} to {high} of a buffer of {value.buffer.nbytes} bytes"
-                found.append(_fault("E1620", message, arg, f"bytes 0 to {value.buffer.nbytes}"))
-            elif value.offset % value.elem.bytes:
-                message = f"%{arg.name} starts at byte {value.offset}, between two elements of {value.elem}"
-                found.append(_fault("E1621", message, arg, f"a multiple of {value.elem.bytes}"))
-    if found:
-        raise LaunchError(found)
-
-
 def _fault(code: str, message: str, arg: Value, legal: str) -> Diagnostic:
     return Diagnostic(code, message, arg.loc, "error", (), legal)
 
@@ -94,7 +200,7 @@ def _overlap(a: Array | BufferView, b: Array | BufferView) -> bool:
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return share_memory(a, b)
     if isinstance(a, BufferView) and isinstance(b, BufferView):
-        return a.buffer is b.buffer and share_memory(_placed(a), _placed(b))
+        return share_memory(_placed(a), _placed(b))
     return False
 
 
@@ -149,5 +255,13 @@ class _Placement:
                 r.host.bytes()[...] = self._device.copy_out(r.buffer, r.host.nbytes)
 
     def release(self) -> None:
-        for r in self._regions:
-            self._device.free(r.buffer)
+        """Frees all buffers; the first error is raised when all are freed."""
+        regions, self._regions = self._regions, []
+        errors: list[Exception] = []
+        for r in regions:
+            try:
+                self._device.free(r.buffer)
+            except Exception as e:
+                errors.append(e)
+        if errors:
+            raise errors[0]

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tileir.runtime.arguments import metadata_layout, natural_layout, pack
+from tileir.runtime.arguments import kernarg
 from tileir.runtime.compiled import Compiled
-from tileir.runtime.device import Argument, Buffer, Bytes, Device, DeviceError
+from tileir.runtime.device import Argument, Buffer, Bytes, Device, DeviceError, DeviceProperties, Stream
 from tileir.runtime.interface import signature
+from tileir.runtime.properties import simulated_properties
 from tileir.simulator import Allocation, Module, Simulator, SimulatorError, SimulatorFault, Statistics
 from tileir.simulator.checks import parse
+
+if TYPE_CHECKING:
+    from tileir.simulator import TimeOptions, Timing
 
 
 class SimulatedBuffer(Buffer):
     """A buffer in the address space of the simulator; untouched pages cost nothing."""
 
-    def __init__(self, allocation: Allocation):
+    def __init__(self, allocation: Allocation, device: Device):
         self.allocation = allocation
         self.address = allocation.address
         self.nbytes = allocation.size
+        self.device = device
 
 
 class SimulatorDevice(Device):
@@ -40,21 +46,45 @@ class SimulatorDevice(Device):
         self.statistics: Statistics | None = None
         self._modules: dict[bytes, Module] = {}
 
+    @property
+    def properties(self) -> DeviceProperties:
+        return simulated_properties(self.simulator.chip)
+
     def alloc(self, nbytes: int, *, read_only: bool = False) -> Buffer:
         with _translated():
-            return SimulatedBuffer(self.simulator.memory.allocate(nbytes, read_only=read_only))
+            return SimulatedBuffer(self.simulator.memory.allocate(nbytes, read_only=read_only), self)
 
     def free(self, buffer: Buffer) -> None:
         with _translated():
             self.simulator.memory.free(_allocation(buffer))
 
-    def copy_in(self, buffer: Buffer, data: Bytes, offset: int = 0) -> None:
+    def owns(self, buffer: Buffer) -> bool:
+        return isinstance(buffer, SimulatedBuffer) and buffer.device is self
+
+    def copy_in(self, buffer: Buffer, data: Bytes, offset: int = 0, *, stream: Stream | None = None) -> None:
         with _translated():
             _allocation(buffer).write(data, offset)
 
-    def copy_out(self, buffer: Buffer, nbytes: int, offset: int = 0) -> Bytes:
+    def copy_out(self, buffer: Buffer, nbytes: int, offset: int = 0, *, stream: Stream | None = None) -> Bytes:
         with _translated():
             return _allocation(buffer).read(np.uint8, nbytes, offset).view(np.uint8)
+
+    def copy(
+        self,
+        target: Buffer,
+        source: Buffer,
+        nbytes: int,
+        *,
+        target_offset: int = 0,
+        source_offset: int = 0,
+        stream: Stream | None = None,
+    ) -> None:
+        with _translated():
+            _allocation(target).write(_allocation(source).read(np.uint8, nbytes, source_offset), target_offset)
+
+    def fill(self, buffer: Buffer, value: int, *, stream: Stream | None = None) -> None:
+        with _translated():
+            _allocation(buffer).write(np.full(buffer.nbytes, value, np.uint8))
 
     def load(self, hsaco: bytes) -> Module:
         """The code object in simulated memory, loaded once. Raises DeviceError if it is for another chip."""
@@ -63,19 +93,47 @@ class SimulatorDevice(Device):
                 self._modules[hsaco] = self.simulator.load(hsaco)
         return self._modules[hsaco]
 
-    def launch(self, compiled: Compiled, grid: tuple[int, ...], args: Sequence[Argument]) -> None:
+    def launch(
+        self,
+        compiled: Compiled,
+        grid: tuple[int, ...],
+        args: Sequence[Argument],
+        *,
+        stream: Stream | None = None,
+        dynamic_lds: int = 0,
+    ) -> None:
+        module, name, packed = self._prepare(compiled, args)
+        with _translated():
+            self.statistics = module.launch(
+                name, _three(grid), compiled.block, packed, lds_dynamic=dynamic_lds, check=self.check
+            )
+
+    def estimate(
+        self, compiled: Compiled, grid: tuple[int, ...], args: Sequence[Argument], options: TimeOptions
+    ) -> Timing:
+        """Runs the kernel as `launch` does, without checks, and estimates its time on the hardware (docs/timing.md)."""
+        from tileir.simulator import estimate
+
+        module, name, packed = self._prepare(compiled, args)
+        with _translated():
+            timing = estimate(module, name, _three(grid), compiled.block, packed, options=options)
+        self.statistics = timing.statistics
+        return timing
+
+    def _prepare(self, compiled: Compiled, args: Sequence[Argument]) -> tuple[Module, str, bytes]:
         module = self.load(compiled.hsaco)
         name = signature(compiled).name
         with _translated():
             metadata = module.program(name).kernel.metadata
-        abi = [a.abi for a in args]
-        slots = natural_layout(abi) if metadata is None else metadata_layout(abi, metadata)
-        x, y, z = (*grid, 1, 1)[:3]
-        with _translated():
-            self.statistics = module.launch(name, (x, y, z), compiled.block, pack(args, slots), check=self.check)
+        return module, name, kernarg(args, metadata)
 
     def synchronize(self) -> None:
         """Launches return when they are done."""
+
+
+def _three(grid: tuple[int, ...]) -> tuple[int, int, int]:
+    x, y, z = (*grid, 1, 1)[:3]
+    return x, y, z
 
 
 def _allocation(buffer: Buffer) -> Allocation:

@@ -16,7 +16,7 @@ from . import checks, report, state
 from .checks.monitor import Monitor
 from .engine import engine
 from .faults import SimulatorError, Statistics
-from .memory import Allocation, Memory, reserve
+from .memory import FIRST_ADDRESS, Allocation, Memory, reserve
 from .native.global_memory import PRIVATE_APERTURE, SHARED_APERTURE
 from .program import Program
 
@@ -40,15 +40,15 @@ def _aligned(size: int) -> NDArray[np.uint8]:
 
 
 class Simulator:
-    """A GPU of one chip ("gfx942" or "gfx950") with its memory."""
+    """A GPU of one chip ("gfx942" or "gfx950") with its memory, which begins at ``first_address``."""
 
-    def __init__(self, chip: str) -> None:
+    def __init__(self, chip: str, first_address: int = FIRST_ADDRESS) -> None:
         try:
             self.target = get_target(chip)
         except UnknownTarget as error:
             raise SimulatorError(str(error)) from None
         self.chip = chip
-        self.memory = Memory()
+        self.memory = Memory(first_address)
         self.engine = engine()
 
     def load(self, data: bytes) -> Module:

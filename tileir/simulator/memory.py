@@ -85,10 +85,10 @@ class Allocation:
 
 
 class Memory:
-    """All allocations of a simulator."""
+    """All allocations of a simulator, at ``first`` and behind it."""
 
-    def __init__(self) -> None:
-        self._next = FIRST_ADDRESS
+    def __init__(self, first: int = FIRST_ADDRESS) -> None:
+        self._next = first
         self._starts: list[int] = []
         self._allocations: list[Allocation] = []
         self._table: NDArray[np.uint64] | None = None

@@ -1,0 +1,76 @@
+"""A HIP runtime for tests: the stand-in for `libamdhip64`, built once and loaded once per process."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tileir.runtime.device import Device
+from tileir.runtime.hip_device import HipDevice
+from tileir.runtime.standin import build
+
+
+class Counts(ctypes.Structure):
+    _fields_ = [(n, ctypes.c_int) for n in ("allocations", "modules", "streams", "events", "graphs")] + [
+        (n, ctypes.c_uint64) for n in ("calls", "launches")
+    ]
+
+
+@dataclass
+class Standin:
+    """The stand-in and what tests ask of it (`control.h`)."""
+
+    path: Path
+    library: ctypes.CDLL
+
+    def counts(self) -> Counts:
+        found = Counts()
+        self.library.hipStandinCounts(ctypes.byref(found))
+        return found
+
+    def alive(self) -> dict[str, int]:
+        """Numbers of what has not been given back."""
+        gc.collect()
+        found = self.counts()
+        return {n: getattr(found, n) for n in ("allocations", "modules", "streams", "events", "graphs")}
+
+    def fail(self, what: str = "") -> None:
+        self.library.hipStandinFail(what.encode())
+
+    def launches(self, on: bool) -> None:
+        self.library.hipStandinLaunches(int(on))
+
+    def last_call(self) -> str:
+        self.library.hipStandinLastCall.restype = ctypes.c_char_p
+        return self.library.hipStandinLastCall().decode()
+
+
+@pytest.fixture(scope="session")
+def standin_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("hip") / "lib")
+
+
+@pytest.fixture
+def standin(standin_library: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Standin]:
+    """The stand-in as the HIP runtime of this process; at the end nothing may be alive that was not before."""
+    monkeypatch.setenv("TILEIR_HIP_LIBRARY", str(standin_library))
+    monkeypatch.setenv("TILEIR_STANDIN_DEVICES", "gfx950:sramecc+:xnack-,gfx942:sramecc+:xnack-")
+    found = Standin(standin_library, ctypes.CDLL(str(standin_library)))
+    before = found.alive()
+    yield found
+    found.fail()
+    found.launches(True)
+    assert found.alive() == before
+
+
+@pytest.fixture
+def hip(standin: Standin) -> Iterator[Device]:
+    """The first GPU of the stand-in, a gfx950."""
+    device = HipDevice(0)
+    yield device
+    device.close()
