@@ -1,7 +1,7 @@
 """Global memory: strides, bounds, descriptors, loads, stores and direct copies to LDS.
 
-Accesses by `buffer` use a descriptor that starts at the tile and ends exactly where the view ends; a lane whose element is
-outside gets an offset beyond any descriptor, so the hardware returns zero or drops the store. Accesses by `global` are
+Accesses by `buffer` use a descriptor that starts at the tile; a lane whose element is outside of the view gets an offset beyond
+any descriptor, so the hardware returns zero or drops the store. Accesses by `global` are
 right for any distance between rows: loads compute 64-bit addresses, and a lane that is outside reads from a block of zeros;
 stores see `_far_store`. Rows that a tile of indices picks (`Picked`) may lie anywhere, so their loads and stores are `global`.
 
@@ -11,7 +11,7 @@ hoists what a loop repeats, while values kept from the entry of the kernel on wo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tileir.ir.core import Op, Value
@@ -22,7 +22,7 @@ from tileir.ir.types import GlobalType, TileType
 from tileir.layout import Layout
 from tileir.lowering.amdgpu.emit.coords import Coordinate, coordinate, lane, masks, register_table, thread, wave
 from tileir.lowering.amdgpu.emit.state import State
-from tileir.lowering.amdgpu.emit.tiles import Tile
+from tileir.lowering.amdgpu.emit.tiles import Tile, tied
 from tileir.lowering.amdgpu.emit.writer import Writer, scalar_type, vector_type
 from tileir.passes.split_access import contiguous_dim
 
@@ -159,32 +159,28 @@ def base_offset(s: State, a: Access) -> str:
     return total or w.const(0, "i64")
 
 
-def view_bytes(s: State, view: GlobalType) -> str:
-    """Bytes from the first to the end of the last element of the view, 0 if it has none; i64."""
-    w = s.w
-    total = w.const(view.elem.bytes, "i64")
-    empty = ""
-    for d, n in enumerate(view.dims):
-        size = dim_value(s, n)
-        last = w.binary("sub", size, w.const(1, "i64"), "i64")
-        total = w.binary("add", total, scaled(s, last, view, d, "i64"), "i64")
-        if not isinstance(n, int):
-            none = w.icmp("sle", size, w.const(0, "i64"), "i64")
-            empty = w.binary("or", empty, none, "i1") if empty else none
-    return w.select(empty, w.const(0, "i64"), total, "i64") if empty else total
-
-
 def descriptor(s: State, a: Access, offset: str) -> str:
-    """Buffer resource that begins `offset` bytes (i64) into the view and ends with it."""
+    """Buffer resource that begins `offset` bytes (i64) into the view and reaches as far as offsets can. It says nothing of where
+    the view ends: that is said exactly, for every lane and dimension, by the offsets."""
     w = s.w
     pointer = w.op(f"llvm.getelementptr {s.pointer(a.view)}[{offset}] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i8")
-    rest = w.binary("sub", view_bytes(s, a.type), offset, "i64")
-    zero, most = w.const(0, "i64"), w.const(OUTSIDE, "i64")
-    rest = w.op(f"llvm.intr.smax({rest}, {zero}) : (i64, i64) -> i64")
-    rest = w.op(f"llvm.intr.smin({rest}, {most}) : (i64, i64) -> i64")
+    reach = w.const(OUTSIDE, "i64")
     return w.op(
-        f"rocdl.make.buffer.rsrc {pointer}, {w.const(0, 'i16')}, {rest}, {w.const(BUFFER_FLAGS)} : !llvm.ptr<1> to <8>"
+        f"rocdl.make.buffer.rsrc {pointer}, {w.const(0, 'i16')}, {reach}, {w.const(BUFFER_FLAGS)} : !llvm.ptr<1> to <8>"
     )
+
+
+def as_words(s: State, resource: str) -> str:
+    """A descriptor as one value of four scalar registers (vector<4xi32>), for use in another block. LLVM hands pointers to buffers
+    from block to block in parts, and puts them together again for each use."""
+    w = s.w
+    number = w.op(f"llvm.ptrtoint {resource} : !llvm.ptr<8> to i128")
+    return tied(w, w.bitcast(number, "i128", "vector<4xi32>"), "vector<4xi32>", "s", ordered=True)
+
+
+def from_words(s: State, words: str) -> str:
+    """The descriptor again, in the block that uses it."""
+    return s.w.op(f"llvm.inttoptr {s.w.bitcast(words, 'vector<4xi32>', 'i128')} : i128 to !llvm.ptr<8>")
 
 
 class Bounds:
@@ -341,15 +337,18 @@ def _row_offset(s: State, a: Access, picked: Picked, c: Coordinate) -> str:
     return picked.offsets[c]
 
 
-def vector_length(s: State, op: Op, t: TileType, a: Access) -> int:
+def vector_length(s: State, op: Op, t: TileType) -> int:
     """Elements per lane and access: what the text allows and the registers hold contiguously. Raises CompileError where a
     lane would need more accesses than a sensible program has (LLVM takes minutes for thousands)."""
-    wide = op.attrs["bytes"]
-    assert isinstance(wide, int) and t.layout is not None
-    d = contiguous_dim(a.type)
+    wide, at = op.attrs["bytes"], get(op.name).access_position
+    assert isinstance(wide, int) and t.layout is not None and at is not None and op.spans is not None
+    view = op.operands[at].type
+    assert isinstance(view, GlobalType)
+    d = contiguous_dim(view)
+    dims = tile_dims(op)
     n = 1
-    if d in a.tile_dims:
-        n = max(1, min(wide // t.elem.bytes, t.layout.contiguous(a.tile_dims.index(d))))
+    if d in dims:
+        n = max(1, min(wide // t.elem.bytes, t.layout.contiguous(dims.index(d))))
     count = t.layout.num_registers // n
     if count > MOST_ACCESSES:
         raise error(
@@ -392,8 +391,36 @@ def load(s: State, op: Op) -> None:
     w = s.w
     layout = t.layout
     assert layout is not None
+    n = vector_length(s, op, t)
+    piece = _moving_pieces(s, op, n) if op in s.streams else _pieces(s, op, layout, n)
+    if op in s.late.loads:
+        ahead = -(-4 * s.in_flight // (n * t.elem.bytes))
+        s.values[op.result] = Tile.deferred(t, n, s.at(op.loc, piece), ahead)
+    else:
+        s.values[op.result] = Tile(t, n, [piece(i) for i in range(layout.num_registers // n)])
+
+
+def piece_places(s: State, layout: Layout, n: int) -> list[list[Coordinate]]:
+    """Place in the tile of each piece of `n` registers that a lane holds."""
+    return [[coordinate(s.w, layout, r, d) for d in range(layout.rank)] for r in range(0, layout.num_registers, n)]
+
+
+def _moving_pieces(s: State, op: Op, n: int) -> Callable[[int], str]:
+    """Makes the pieces of a load that moves with a loop."""
+    w, t, stream = s.w, op.result.tile, s.streams[op]
+    raw_type = memory_type(n * t.elem.bytes)
+
+    def piece(i: int) -> str:
+        text = f"{stream.resource}, {stream.pieces[i]}, {stream.offset}, {w.const(0)} : {raw_type}"
+        return from_memory(w, w.op(f"rocdl.raw.ptr.buffer.load {text}"), t, n)
+
+    return piece
+
+
+def _pieces(s: State, op: Op, layout: Layout, n: int) -> Callable[[int], str]:
+    """Makes the pieces of any other load."""
+    w, t = s.w, op.result.tile
     a = access_of(s, op, layout)
-    n = vector_length(s, op, t, a)
     bounds = Bounds(s, a, t.shape, [masks(layout, d) for d in range(t.rank)])
     by_buffer = op.attrs["via"] == "buffer"
     start = base_offset(s, a)
@@ -417,11 +444,7 @@ def load(s: State, op: Op) -> None:
         value = s.splat_literal(pad, t.elem, n)
         return w.select(bounds.test(coords), loaded, value, vector_type(scalar_type(t.elem), n))
 
-    if op in s.late.loads:
-        ahead = -(-4 * s.in_flight // (n * t.elem.bytes))
-        s.values[op.result] = Tile.deferred(t, n, s.at(op.loc, piece), ahead)
-    else:
-        s.values[op.result] = Tile(t, n, [piece(i) for i in range(layout.num_registers // n)])
+    return piece
 
 
 def address(s: State, a: Access, base: str, coords: Sequence[Coordinate]) -> str:
@@ -471,7 +494,7 @@ def store(s: State, op: Op) -> None:
         return
     layout = t.layout
     assert layout is not None
-    n = vector_length(s, op, t, a)
+    n = vector_length(s, op, t)
     tile = s.tile(op.operands[0])
     bounds = Bounds(s, a, t.shape, [masks(layout, d) for d in range(t.rank)])
     offsets = BufferOffsets(s, a, bounds, owner_test(s, layout))
@@ -489,7 +512,7 @@ def _scatter(s: State, op: Op, a: Access) -> None:
     w, t = s.w, op.operands[0].tile
     layout = t.layout
     assert layout is not None
-    n = vector_length(s, op, t, a)
+    n = vector_length(s, op, t)
     bounds = Bounds(s, a, t.shape, [masks(layout, d) for d in range(t.rank)])
     owner = owner_test(s, layout)
     start = base_offset(s, a)

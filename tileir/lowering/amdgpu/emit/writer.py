@@ -8,7 +8,7 @@ the *prologue* in the entry block; if all went there, addresses of one version o
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -66,6 +66,7 @@ class Writer:
     _hoisted: dict[object, str] = field(default_factory=dict[object, str])
     _scopes: list[Scope] = field(default_factory=list["Scope"])
     _loops: int = 0
+    _local: Scope | None = None  # where hoisted values of the current stretch stand, if they are its own
     masks: dict[object, int] = field(default_factory=dict[object, int])  # bits that a hoisted value can have set
     _locs: dict[tuple[str, int, int], int] = field(default_factory=dict[tuple[str, int, int], int])
 
@@ -101,6 +102,9 @@ class Writer:
     def hoist(self, key: object, emit: Callable[[], str], *, entry: bool = False) -> str:
         """The value under `key`, emitted on first use to where loops do not repeat it (`entry`: into the prologue). `emit`
         may only use hoisted values, and for the prologue values of the prologue."""
+        if self._local is not None and self._target is not self.prologue:
+            if key in self._local.values or not entry:
+                return self._hoist_here(key, emit)
         entry = entry or self._target is self.prologue
         for scope in () if entry else reversed(self._scopes):
             if key in scope.values:
@@ -114,6 +118,24 @@ class Writer:
         self._target = outer
         values[key] = value
         return value
+
+    def _hoist_here(self, key: object, emit: Callable[[], str]) -> str:
+        local = self._local
+        assert local is not None
+        if key not in local.values:
+            outer, self._target = self._target, local.target
+            local.values[key] = emit()
+            self._target = outer
+        return local.values[key]
+
+    @contextmanager
+    def local(self, known: Mapping[object, str]) -> Generator[None, None, None]:
+        """A stretch of one block that shares no hoisted value with the rest: they stand in it, except for constants, and are
+        forgotten behind it. `known` are the values of some keys, in place of those that the rest of the text uses."""
+        assert self._target is None
+        self._local = Scope(self._place(), dict(known))
+        yield
+        self._local = None
 
     def mark(self) -> None:
         """Hoisted values of the current region go here from now on, unless this is inside a loop."""

@@ -1,0 +1,386 @@
+"""Accesses that advance with a loop: what their addresses need is computed before the loop, not in it.
+
+    for %k = %lo to %hi step %s {
+      copy_async(%A[%i +: 256, %k +: 64], %sa)
+
+The place of such an access is linear in the loop's counter along one dimension and fixed along the others. So the loop becomes two:
+
+    outer:  for the iterations from k on: a descriptor that begins at the tile of iteration k, the offset of each of the lane's
+            pieces from there (beyond every descriptor where it lies outside the view), and how many iterations these serve
+    inner:  as long as they do: the accesses, with a scalar offset that grows by the same number of bytes each time
+
+They serve as long as all tiles lie inside the view along the dimension in which they move, and as the scalar offset stays
+below `REACH`: in a view of ordinary size that is every iteration but the last few, in which the tile is ragged or, if data is
+fetched ahead, lies outside. Each of those is an iteration of the outer loop. In between, no iteration computes an address.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tileir.ir.core import Block, Op, Value
+from tileir.ir.registry import get
+from tileir.ir.types import GlobalType, SharedType
+from tileir.lowering.amdgpu.emit import shared, views
+from tileir.lowering.amdgpu.emit.coords import Coordinate, coordinate, masks, thread, wave
+from tileir.lowering.amdgpu.emit.state import State
+from tileir.lowering.amdgpu.emit.tiles import tied
+from tileir.lowering.amdgpu.emit.views import Access
+from tileir.lowering.amdgpu.emit.writer import scalar_type
+
+# Bytes that the scalar offset may grow to, and that one tile may span: both together stay within every descriptor.
+REACH = views.OUTSIDE // 2
+# Vector registers of a lane for the offsets of its pieces, and scalar ones (in descriptors, of four each): what comes after that
+# in a loop computes its addresses in it.
+MOST_PIECES = 32
+MOST_DESCRIPTORS = 8
+
+
+@dataclass(frozen=True)
+class Linear:
+    """An index as factor · counter + terms (each a value from outside of the loop, and its sign) + constant."""
+
+    factor: int
+    terms: tuple[tuple[Value, int], ...] = ()
+    constant: int = 0
+
+
+@dataclass(frozen=True)
+class Moving:
+    """An access that moves along dimension `dim` of its view; `indices` says how, for each dimension."""
+
+    op: Op
+    view: Value
+    dim: int
+    indices: tuple[Linear, ...]
+
+    @property
+    def factor(self) -> int:
+        return self.indices[self.dim].factor
+
+    @property
+    def place(self) -> tuple[object, ...]:
+        """Accesses with the same one begin at the same element in every iteration."""
+        return self.view, self.indices
+
+
+@dataclass(frozen=True)
+class Served:
+    """An access of the inner loop: its descriptor in words (see `views.as_words`), the number of the counter that it adds, and the offsets of its pieces."""
+
+    op: Op
+    resource: str
+    counter: int
+    pieces: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the outer loop has prepared. `steps` are the bytes that each counter (i32, from 0 on) of the inner loop grows by in an
+    iteration: a number or an i32 value. The first counts the loop's own variable, times 2^`shift`, and is `last` in the last
+    iteration that is served."""
+
+    served: tuple[Served, ...]
+    steps: tuple[int | str, ...]
+    shift: int
+    last: str
+
+
+def moving(s: State, loop: Op) -> list[Moving]:
+    """The accesses of a loop that can be served so, as far as registers allow. None in a text that spares registers, or where the
+    step is no constant."""
+    step = constant_of(loop.operands[2])
+    if s.sparing or step is None or step <= 0:
+        return []
+    body = loop.regions[0]
+    inside = {v for op in body.walk() for v in op.results} | set(body.args)
+    found: list[Moving] = []
+    pieces = 0
+    places: set[tuple[object, ...]] = set()
+    for op in body.ops:
+        if op.name not in PLACES:
+            continue
+        m = _moving(op, body, inside)
+        if m is None or m.factor * step * _known_stride(m) > REACH:
+            continue
+        count = PIECES[op.name](s, op)
+        if pieces + count <= MOST_PIECES and len(places | {m.place}) <= MOST_DESCRIPTORS:
+            pieces += count
+            places.add(m.place)
+            found.append(m)
+    return found
+
+
+def constant_of(v: Value) -> int | None:
+    if v.owner is None or v.owner.name != "constant":
+        return None
+    value = v.owner.attrs["value"]
+    return value if isinstance(value, int) else None
+
+
+def _moving(op: Op, body: Block, inside: set[Value]) -> Moving | None:
+    at = get(op.name).access_position
+    assert at is not None and op.spans is not None
+    indices = tuple(_linear(v, body.args[0], inside) for v in op.operands[at + 1 : at + 1 + len(op.spans)])
+    known = tuple(x for x in indices if x is not None)
+    moved = [d for d, x in enumerate(known) if x.factor]
+    if len(known) < len(indices) or len(moved) != 1 or op.spans[moved[0]] is None:
+        return None
+    factor = known[moved[0]].factor
+    if factor < 0 or factor & (factor - 1) or op.attrs.get("pad", 0) != 0:
+        return None
+    if op.name in ("load", "load_fragment") and op.attrs.get("via", "buffer") != "buffer":
+        return None
+    return Moving(op, op.operands[at], moved[0], known)
+
+
+def _linear(v: Value, counter: Value, inside: set[Value]) -> Linear | None:
+    if not v.tile.is_scalar:
+        return None
+    if v is counter:
+        return Linear(1)
+    constant = constant_of(v)
+    if constant is not None:
+        return Linear(0, (), constant)
+    if v not in inside:
+        return Linear(0, ((v, 1),))
+    op = v.owner
+    if op is None or op.name not in ("add", "sub", "mul") or op.result.type != counter.type:
+        return None
+    a, b = (_linear(x, counter, inside) for x in op.operands)
+    if a is None or b is None:
+        return None
+    if op.name == "mul":
+        scale, other = (a, b) if not (a.factor or a.terms) else (b, a)
+        if scale.factor or scale.terms or other.terms:
+            return None
+        return Linear(other.factor * scale.constant, (), other.constant * scale.constant)
+    sign = 1 if op.name == "add" else -1
+    terms = (*a.terms, *((x, sign * n) for x, n in b.terms))
+    return Linear(a.factor + sign * b.factor, terms, a.constant + sign * b.constant)
+
+
+def _known_stride(m: Moving) -> int:
+    """Bytes from one element to the next along the dimension of the movement, 0 where only the launch says."""
+    view = m.view.type
+    assert isinstance(view, GlobalType)
+    if view.strides is not None:
+        x = view.strides[m.dim]
+        return x * view.elem.bytes if isinstance(x, int) else 0
+    inner = [n for n in view.dims[m.dim + 1 :] if isinstance(n, int)]
+    return math.prod(inner) * view.elem.bytes if len(inner) == view.rank - m.dim - 1 else 0
+
+
+# The outer loop
+
+
+def prepare(s: State, accesses: list[Moving], loop: Op, k: str, end: str) -> Plan:
+    """Writes what is needed to serve the accesses from iteration `k` on, into the block that begins here. Nothing of it is
+    computed before the loop: it would have to be kept while the loop runs."""
+    w = s.w
+    item = tied(w, thread(w), "i32", "v", ordered=True)
+    known = {"thread": item, "lane": w.binary("and", item, w.const(views.LANES - 1))}
+    known["wave"] = tied(w, wave(w), "i32", "s", ordered=True)
+    counters = _Counters(s, accesses, loop)
+    with s.opaque_symbols(), w.local(known):
+        room = _Room(s, loop, k, end, REACH >> counters.shift)
+        terms = _Terms(s)
+        resources: dict[tuple[object, ...], tuple[str, Access]] = {}
+        served: list[Served] = []
+        for m in accesses:
+            w.loc = m.op.loc
+            if m.place not in resources:
+                a = _access(s, m, loop, k, terms)
+                room.limit(a, m)
+                words = views.as_words(s, views.descriptor(s, a, views.base_offset(s, a)))
+                resources[m.place] = words, a
+            resource, a = resources[m.place]
+            places, holes, shape = PLACES[m.op.name](s, m.op)
+            offsets = views.BufferOffsets(s, a, views.Bounds(s, a, shape, holes))
+            served.append(Served(m.op, resource, counters.of(m), tuple(offsets.get(place) for place in places)))
+        w.loc = loop.loc
+        last = w.op(f"rocdl.readfirstlane {w.mul(room.rounds, 1 << counters.shift)} : i32")
+    return Plan(tuple(served), counters.steps(), counters.shift, last)
+
+
+class _Counters:
+    """The scalar offsets that the accesses of a loop need, one for each distance between iterations."""
+
+    def __init__(self, s: State, accesses: list[Moving], loop: Op):
+        self.s = s
+        step = constant_of(loop.operands[2])
+        assert step is not None
+        self.step = step
+        # The first counts the loop, too: by what known distance it can, else by the loop's variable itself.
+        sizes = [m.factor * _known_stride(m) for m in accesses]
+        unit = next((n for n in sizes if n and n & (n - 1) == 0), 1)
+        self.shift = unit.bit_length() - 1
+        self.keys: dict[object, Moving | None] = {
+            unit: next((m for m, n in zip(accesses, sizes, strict=True) if n == unit), None)
+        }
+        for m in accesses:
+            self.keys.setdefault(_distance(m), m)
+
+    def of(self, m: Moving) -> int:
+        return list(self.keys).index(_distance(m))
+
+    def steps(self) -> tuple[int | str, ...]:
+        """Bytes by which each grows."""
+        out: list[int | str] = []
+        for key, m in self.keys.items():
+            if isinstance(key, int):
+                out.append(key * self.step)
+            else:
+                assert m is not None
+                w, view = self.s.w, m.view.type
+                assert isinstance(view, GlobalType)
+                out.append(views.scaled(self.s, w.const(m.factor * self.step), view, m.dim, "i32"))
+        return tuple(out)
+
+
+def _distance(m: Moving) -> object:
+    """Equal for accesses that move by as many bytes; the number where it is known."""
+    known = _known_stride(m)
+    if known:
+        return known * m.factor
+    view = m.view.type
+    assert isinstance(view, GlobalType)
+    inner = view.dims[m.dim + 1 :] if view.strides is None else (view.strides[m.dim],)
+    return view.elem.bytes * m.factor, inner
+
+
+class _Terms:
+    """Values from outside of the loop in a form that keeps what is computed from them here."""
+
+    def __init__(self, s: State):
+        self.s = s
+        self._values: dict[Value, str] = {}
+
+    def get(self, v: Value) -> str:
+        if v not in self._values:
+            self._values[v] = tied(self.s.w, self.s.scalar(v), scalar_type(v.tile.elem), "s", ordered=True)
+        return self._values[v]
+
+
+def _access(s: State, m: Moving, loop: Op, k: str, terms: _Terms) -> Access:
+    """The access as it is in iteration `k`."""
+    t = scalar_type(loop.operands[0].tile.elem)
+    at = get(m.op.name).access_position
+    assert at is not None and m.op.spans is not None
+    values: list[str] = []
+    types: list[str] = []
+    for x, operand in zip(m.indices, m.op.operands[at + 1 :], strict=False):
+        type = scalar_type(operand.tile.elem)
+        value = s.w.mul(k, x.factor, t) if x.factor else ""
+        for v, sign in x.terms:
+            if value or sign < 0:
+                value = s.w.binary("add" if sign > 0 else "sub", value or s.w.const(0, type), terms.get(v), type)
+            else:
+                value = terms.get(v)
+        value = s.w.add(value, x.constant, type) if value else s.w.const(x.constant, type)
+        values.append(value)
+        types.append(type)
+    tile_dims = [d for d, span in enumerate(m.op.spans) if span is not None]
+    return Access(m.view, m.op.spans, values, types, tile_dims)
+
+
+class _Room:
+    """How many values of the loop's variable behind `k` are served: `rounds` (i32), 0 if only `k` itself."""
+
+    def __init__(self, s: State, loop: Op, k: str, end: str, most: int):
+        w, t = s.w, scalar_type(loop.operands[0].tile.elem)
+        self.s = s
+        left = w.binary("sub", w.binary("sub", end, k, t), w.const(1, t), t)  # fits as an unsigned number
+        self.rounds = self._narrow(left, t, most)
+
+    def _narrow(self, value: str, type: str, most: int) -> str:
+        """The smaller one of an unsigned value and a number below 2^31, as i32."""
+        w = self.s.w
+        value = w.op(f"llvm.intr.umin({value}, {w.const(most, type)}) : ({type}, {type}) -> {type}")
+        return value if type == "i32" else w.op(f"llvm.trunc {value} : i64 to i32")
+
+    def limit(self, a: Access, m: Moving) -> None:
+        """Ends before the tile of access `a` leaves its view along the dimension in which it moves, or the reach of its
+        descriptor."""
+        s, w = self.s, self.s.w
+        extent = a.spans[m.dim]
+        size = a.type.dims[m.dim]
+        assert extent is not None
+        wide = a.index_types[m.dim] == "i64" or (isinstance(size, str) and s.symbol(size)[1] == "i64")
+        t = "i64" if wide else "i32"
+        at = w.to_i64(a.indices[m.dim], a.index_types[m.dim]) if wide else a.indices[m.dim]
+        end = views.dim_value(s, size) if wide else w.const(size) if isinstance(size, int) else s.symbol(size)[0]
+        behind = w.binary("sub", end, at, t)  # elements from the first of the tile on, if that one is inside
+        free = w.binary("sub", behind, w.const(extent, t), t)
+        shift = m.factor.bit_length() - 1
+        rounds = self._narrow(w.binary("lshr", free, w.const(shift, t), t) if shift else free, t, REACH)
+        known = _known_stride(m) * m.factor
+        if known:
+            window = w.const(REACH // known)
+        else:  # REACH over the distance, rounded up to a power of two
+            distance = views.scaled(s, w.const(m.factor, "i64"), a.type, m.dim, "i64")
+            less = w.binary("sub", distance, w.const(1, "i64"), "i64")
+            zeros = w.op(f'"llvm.intr.ctlz"({less}) <{{is_zero_poison = false}}> : (i64) -> i64')
+            bits = w.binary("sub", w.const(64, "i64"), zeros, "i64")
+            bits = w.op(f"llvm.intr.umin({bits}, {w.const(63, 'i64')}) : (i64, i64) -> i64")
+            window = w.op(f"llvm.trunc {w.binary('lshr', w.const(REACH, 'i64'), bits, 'i64')} : i64 to i32")
+        rounds = w.op(f"llvm.intr.umin({rounds}, {window}) : (i32, i32) -> i32")
+        # Not compared with REACH: there is no scalar comparison of 64 bits but for equality.
+        high = w.binary("lshr", views.tile_span(s, a, a.type.elem.bytes), w.const(REACH.bit_length() - 1, "i64"), "i64")
+        near = w.icmp("eq", high, w.const(0, "i64"), "i64")
+        inside = w.icmp("ult", at, end, t), w.icmp("sge", behind, w.const(extent, t), t)
+        for test in (*inside, near):  # one after the other: the conjunction would be computed lane by lane
+            rounds = w.select(test, rounds, w.const(0), "i32")
+        self.rounds = w.op(f"llvm.intr.umin({self.rounds}, {rounds}) : (i32, i32) -> i32")
+
+
+# Where the pieces of a lane lie in the tile
+
+
+def _load_places(s: State, op: Op) -> tuple[list[list[Coordinate]], list[bool], tuple[int, ...]]:
+    t = op.result.tile
+    assert t.layout is not None
+    n = views.vector_length(s, op, t)
+    places = views.piece_places(s, t.layout, n)
+    return places, [masks(t.layout, d) for d in range(t.rank)], t.shape
+
+
+def _fragment_places(s: State, op: Op) -> tuple[list[list[Coordinate]], list[bool], tuple[int, ...]]:
+    t, at = op.operands[-1].tile, op.attrs.get("at", 0)
+    assert t.layout is not None and isinstance(at, int)
+    place = [coordinate(s.w, t.layout, at, d) for d in range(t.rank)]
+    return [place], [False] * t.rank, t.shape
+
+
+def _copy_places(s: State, op: Op) -> tuple[list[list[Coordinate]], list[bool], tuple[int, ...]]:
+    t = op.operands[-1].type
+    assert isinstance(t, SharedType)
+    numbers = _slabs(s, op)
+    return [shared.slab(s, op, i).coords for i in numbers], shared.ragged(t), t.shape
+
+
+def _slabs(s: State, op: Op) -> list[int]:
+    """Numbers of the instructions of a direct copy that an op stands for."""
+    part = op.attrs.get("part")
+    return [part] if isinstance(part, int) else list(range(len(shared.slab_sources(s, op))))
+
+
+def _load_pieces(s: State, op: Op) -> int:
+    t = op.result.tile
+    assert t.layout is not None
+    return t.layout.num_registers // views.vector_length(s, op, t)
+
+
+PLACES = {
+    "load": _load_places,
+    "load_fragment": _fragment_places,
+    "copy_async": _copy_places,
+    "copy_async_part": _copy_places,
+}
+PIECES = {
+    "load": _load_pieces,
+    "load_fragment": lambda s, op: 1,
+    "copy_async": lambda s, op: len(_slabs(s, op)),
+    "copy_async_part": lambda s, op: len(_slabs(s, op)),
+}
