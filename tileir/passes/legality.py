@@ -57,7 +57,7 @@ def check_kernel(kernel: Kernel, target: Target) -> list[Diagnostic]:
                     f"'{op.name}' works on {elem}, for which {target.name} has no such instruction",
                     op.loc,
                     notes=_kind_notes(elem, target),
-                    legal=_legal_small(op, target),
+                    legal="convert<f32>(…) first, and back afterwards",
                 )
             )
     return found
@@ -77,22 +77,15 @@ def _least_bytes(view: GlobalType) -> int:
 
 def _foreign(op: Op, target: Target) -> Elem | None:
     """A small float that the op computes with and the chip cannot."""
-    if op.name in _MOVES or op.name == "mma":  # mma is checked against the matrix instructions
+    # mma is checked against the matrix instructions; conversions are made of bit operations where there is no instruction
+    if op.name in _MOVES or op.name in ("mma", "convert"):
         return None
     elems = [e for t in _types(op) if (e := getattr(t, "elem", None)) is not None and is_small_float(e)]
-    use = "convert" if op.name == "convert" else "arith"
-    return next((e for e in elems if not target.legal_elem(e.name, use)), None)
+    return next((e for e in elems if not target.legal_elem(e.name, "arith")), None)
 
 
 def _types(op: Op) -> list[Type]:
     return [v.type for v in (*op.operands, *op.results)]
-
-
-def _legal_small(op: Op, target: Target) -> str:
-    if op.name == "convert":
-        small = [e for e in target.legal_elems("convert") if is_small_float(ELEMS[e])]
-        return f"convert to or from {', '.join(small)}"
-    return "convert<f32>(…) first, and back afterwards"
 
 
 def _kind_notes(elem: Elem, target: Target) -> tuple[Note, ...]:

@@ -16,7 +16,8 @@ from tileir.ir.ops import numeric
 from tileir.ir.ops.common import broadcast_shape, elementwise_layout, same_elem
 from tileir.ir.ops.numeric import convert_array
 from tileir.ir.registry import AttrSpec, Check, OpDef, Rule, Semantics, declare
-from tileir.ir.types import I1, Elem, TileType, Type
+from tileir.ir.small_floats import SCALE
+from tileir.ir.types import I1, I32, Elem, TileType, Type
 
 Array = Any
 
@@ -245,11 +246,40 @@ declare(
 )
 
 
+ROUNDINGS = ("nearest_even", "nearest_away", "toward_zero", "stochastic")
+
+
 def _convert(c: Check) -> Sequence[Type]:
     t = c.tile(0)
-    elem = c.attrs["elem"]
+    elem, rounding, overflow = c.attrs["elem"], c.attrs.get("rounding", "nearest_even"), c.attrs.get("overflow", "")
     assert isinstance(elem, Elem)
-    return [t.with_elem(elem)]
+    narrow = elem.is_float and elem.bits <= 16
+    if (rounding != "nearest_even" or overflow) and not (narrow and t.elem.is_float):
+        what = "overflow" if overflow else "rounding"
+        c.fail(
+            "E0359", f"'convert' from {t.elem} to {elem} takes no {what}", legal="floats to floats of at most 16 bits"
+        )
+    if elem.name == SCALE and (rounding not in ("nearest_even", "toward_zero") or overflow):
+        legal = "the default, to the nearest power of two, or rounding = toward_zero, to the one below"
+        c.fail("E0359", f"'convert' to {elem} has no other rounding", legal=legal)
+    if overflow == "infinity" and elem.bits < 8:
+        c.fail("E0359", f"{elem} has neither infinities nor NaN", legal="overflow = saturate, the default")
+    if (rounding == "stochastic") != (len(c.operands) == 2):
+        legal = "convert<f8E5M2, rounding = stochastic>(x, bits), and a single operand for the other modes"
+        c.fail("E0360", "random bits go with stochastic rounding, one number for each element", legal=legal)
+    tiles = _operands(c)
+    if len(tiles) == 2 and (tiles[1].elem != I32 or tiles[1].shape != t.shape):
+        c.fail("E0360", f"the random bits are {tiles[1].with_layout(None)}", 1, legal=str(TileType(I32, t.shape)))
+    return [TileType(elem, t.shape, elementwise_layout(c, t.shape, tiles))]
+
+
+def _convert_value(ctx: Any, op: Any, args: Sequence[Any]) -> Any:
+    attrs = op.attrs
+    rounding, overflow = attrs.get("rounding", "nearest_even"), attrs.get("overflow", "")
+    bits = args[1] if len(args) == 2 else None
+    return convert_array(
+        args[0], op.operands[0].tile.elem, attrs["elem"], rounding=rounding, overflow=overflow, bits=bits
+    )
 
 
 declare(
@@ -257,13 +287,28 @@ declare(
         "convert",
         "Conversion to another element type. Floats round to nearest even; to 8 bits or less they saturate to the largest finite value "
         "(infinities too) and keep NaN (f6 and f4 have none: 0; f8E8M0FNU rounds halves up and gives NaN for what is not positive). "
-        "Floats to integers truncate and saturate, NaN gives 0; integers wrap; i1 is 0 or 1, and anything non-zero is true.",
-        ("x",),
+        "Floats to integers truncate and saturate, NaN gives 0; integers wrap; i1 is 0 or 1, and anything non-zero is true. "
+        "From floats to floats of at most 16 bits `rounding` may be another; with `stochastic`, the second operand holds 32 random bits "
+        "for each element: the larger of the two neighbours is taken if the share of the step that lies below the number, in units of "
+        "2^-32, and the bits add up to 2^32 or more.",
+        ("x", "bits*"),
         _convert,
-        attrs=(AttrSpec("elem", "elem", positional=True),),
+        attrs=(
+            AttrSpec("elem", "elem", positional=True),
+            AttrSpec(
+                "rounding", "word", default="nearest_even", choices=ROUNDINGS, doc="how floats become narrower ones"
+            ),
+            AttrSpec(
+                "overflow",
+                "word",
+                default="",
+                choices=("", "saturate", "infinity"),
+                doc="what passes the largest finite value: it, or infinity (NaN where there is none; toward zero only infinities)",
+            ),
+        ),
         elementwise=True,
         category="elementwise",
-        semantics=lambda ctx, op, args: convert_array(args[0], op.operands[0].tile.elem, op.attrs["elem"]),
+        semantics=_convert_value,
         example="%r = convert<bf16>(%a) : tile<bf16[64, 64]>",
     )
 )

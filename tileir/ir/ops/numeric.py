@@ -13,13 +13,19 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from tileir.ir.small_floats import SCALE, format_of
 from tileir.ir.types import F32, F64, Elem
 
 Array = Any
 
 
-def convert_array(x: Array, source: Elem, target: Elem) -> Array:
+def convert_array(
+    x: Array, source: Elem, target: Elem, *, rounding: str = "nearest_even", overflow: str = "", bits: Array = None
+) -> Array:
     """Value conversion, as the op `convert` states it.
+
+    rounding, overflow: the attributes of `convert`; other than the default ones for floats of at most 16 bits only.
+    bits: i32, of the shape of x, for `rounding = stochastic`.
 
     Floats round to nearest even with a single rounding. Targets of 8 bits or less saturate to the largest finite
     magnitude (infinities too) and keep NaN; f6 and f4 have none and give zero; f8E8M0FNU rounds to the nearest power of
@@ -27,6 +33,8 @@ def convert_array(x: Array, source: Elem, target: Elem) -> Array:
     integers wrap; i1 is 0 or 1 and anything non-zero becomes true.
     """
     x = np.asarray(x)
+    if rounding != "nearest_even" or overflow:
+        return round_to(x, target, rounding, overflow, bits)
     if target.is_bool:
         return x != 0
     if source.is_float and target.is_int:
@@ -38,10 +46,64 @@ def convert_array(x: Array, source: Elem, target: Elem) -> Array:
         source = F64
     if target.bits >= 32:
         return x.astype(target.np)
+    if target.name == SCALE:
+        return _to_scale(x.astype(np.float64), 1.5)
     narrow = _round_to_odd_f32(x) if source == F64 else x.astype(np.float32)
     if target.bits <= 8:
         return _saturating(narrow, target)
     return narrow.astype(target.np)
+
+
+def round_to(x: Array, target: Elem, rounding: str, overflow: str = "", bits: Array = None) -> Array:
+    """Floats rounded to a type of at most 16 bits in any rounding mode, by exact arithmetic on multiples of its steps.
+
+    Between two neighbours "stochastic" takes the one further from zero if the share of the step that lies below it, in
+    units of 2^-32 and rounded down, plus `bits` as an unsigned number reach 2^32. What passes the largest number after rounding becomes
+    that number ("saturate", the default for 8 bits and less) or an infinity, NaN where there is none ("infinity"); rounded
+    toward zero only infinities do.
+    """
+    overflow = overflow or ("saturate" if target.bits <= 8 else "infinity")
+    size = np.abs(x.astype(np.float64))
+    if target.name == SCALE:
+        return _to_scale(x.astype(np.float64), 2.0)
+    f = format_of(target)
+    inside = np.where(np.isfinite(size), size, 0.0)
+    exponent = np.where(inside > 0, np.maximum(np.frexp(inside)[1] - 1, f.least_exponent), f.least_exponent)
+    steps = np.ldexp(inside, f.mantissa_bits - exponent)
+    low = np.floor(steps)
+    rest = steps - low
+    match rounding:
+        case "nearest_even":
+            up = (rest > 0.5) | ((rest == 0.5) & (low % 2 == 1))
+        case "nearest_away":
+            up = rest >= 0.5
+        case "toward_zero":
+            up = np.zeros_like(rest, bool)
+        case _:
+            up = np.floor(rest * 2.0**32).astype(np.int64) + (np.asarray(bits).astype(np.int64) & 0xFFFFFFFF) >= 2**32
+    code = ((exponent - f.least_exponent).astype(np.int64) << f.mantissa_bits) + (low + up).astype(np.int64)
+    beyond = (code > f.largest) & np.isfinite(size)
+    keeps = overflow == "saturate" or (f.largest == f.sign - 1 and not f.unsigned_zero)  # f6 and f4 have numbers only
+    none = f.sign if f.unsigned_zero else f.nan or 0
+    infinite = f.largest if keeps else none if f.infinity is None else f.infinity
+    code = np.where(beyond, f.largest if rounding == "toward_zero" else infinite, code)
+    code = np.where(np.isinf(size), infinite, code)
+    negative = np.signbit(x) & ~np.isnan(size)
+    if f.unsigned_zero:
+        negative = negative & (code != 0) & (code != f.sign)
+    code = np.where(np.isnan(size), none, code | np.where(negative, f.sign, 0))
+    return code.astype(np.uint16 if target.bits == 16 else np.uint8).view(target.np)
+
+
+def _to_scale(x: Array, up: float) -> Array:
+    """The power of two below a positive number, or the one above from `up` times that on; NaN for all others. 2^-127 is also for
+    what is smaller."""
+    finite = np.isfinite(x) & (x > 0)
+    _, exponent = np.frexp(np.where(finite, x, 1.0))
+    below = np.maximum(exponent - 1, -127)
+    power = below + (np.ldexp(np.where(finite, x, 1.0), -below) >= up) + 127
+    code = np.where(np.isposinf(x), 254, np.minimum(power, 254))
+    return np.where(finite | np.isposinf(x), code, 255).astype(np.uint8).view(ml_dtypes.float8_e8m0fnu)
 
 
 def _float_to_int(x: Array, target: Elem) -> Array:
@@ -78,8 +140,6 @@ def _saturating(x: Array, target: Elem) -> Array:
     """f32 → a float of 8 bits or less, clamped to its finite range."""
     info = ml_dtypes.finfo(target.np)
     limit = np.float32(info.max)
-    if target.name == "f8E8M0FNU":
-        return np.where(x > limit, limit, x).astype(target.np)
     clamped = np.where(np.isnan(x), x, np.clip(x, -limit, limit)).astype(np.float32)
     if target.bits < 8:
         clamped = np.where(np.isnan(clamped), np.float32(0), clamped)

@@ -8,6 +8,7 @@ from functools import lru_cache
 from tileir.ir.core import Op, Value
 from tileir.ir.types import F32, F64, I1, I64, Elem, TileType
 from tileir.layout import Layout
+from tileir.lowering.amdgpu.emit.small_floats import SmallFloats, needs_codes
 from tileir.lowering.amdgpu.emit.state import State
 from tileir.lowering.amdgpu.emit.tiles import Tile
 from tileir.lowering.amdgpu.emit.writer import scalar_type, vector_type
@@ -67,7 +68,9 @@ class Pieces:
 
     def emit(self, a: list[str]) -> str:
         name, e = self.op.name, self.elem
-        if e.is_float and e.bits <= 8:
+        if name == "convert":
+            return self.conversion(a)
+        if e.is_float and e.bits <= 8 and name != "bitcast":
             raise self.s.unsupported(f"'{name}' on {e}", self.op.loc, "convert to f32 on the host, or keep bytes as i8")
         if name in _COMPARE:
             kind = "fcmp" if e.is_float else "icmp"
@@ -75,14 +78,10 @@ class Pieces:
             if e.is_bool and name in ("lt", "le", "gt", "ge"):
                 predicate = predicate.replace("s", "u", 1)
             return self.w.op(f'llvm.{kind} "{predicate}" {a[0]}, {a[1]} : {self.type()}')
-        if name in ("convert", "bitcast"):
+        if name == "bitcast":
             target = self.op.attrs["elem"]
             assert isinstance(target, Elem)
-            return (
-                self.convert(a[0], e, target)
-                if name == "convert"
-                else self.w.bitcast(a[0], self.type(), self.type(target))
-            )
+            return self.w.bitcast(a[0], self.type(), self.type(target))
         if name == "where":
             return self.select(a[0], a[1], a[2], self.op.operands[1].tile.elem)
         if e.is_float:
@@ -241,16 +240,22 @@ class Pieces:
         odd = self.select(moves, self.plain("add", bits, step, elem=I64), bits, I64)
         return self.cast("fptrunc", self.w.bitcast(odd, self.type(I64), self.type(F64)), F64, self.elem)
 
+    def conversion(self, a: list[str]) -> str:
+        """The op `convert` with its attributes."""
+        attrs, e = self.op.attrs, self.elem
+        target, rounding, overflow = attrs["elem"], attrs.get("rounding", "nearest_even"), attrs.get("overflow", "")
+        assert isinstance(target, Elem) and isinstance(rounding, str) and isinstance(overflow, str)
+        if e != target and needs_codes(e, target, rounding, overflow):
+            return SmallFloats(self).convert(a[0], e, target, rounding, overflow, a[1] if len(a) > 1 else "")
+        return self.convert(a[0], e, target)
+
     def convert(self, x: str, source: Elem, target: Elem) -> str:
+        """To nearest even, between types of which none is a small float."""
         if source == target:
             return x
         if target.is_bool:
             kind, predicate = ("fcmp", "une") if source.is_float else ("icmp", "ne")
             return self.w.op(f'llvm.{kind} "{predicate}" {x}, {self.const(0, source)} : {self.type(source)}')
-        if (source.bits < 16 and source.is_float) or (target.bits < 16 and target.is_float):
-            raise self.s.unsupported(
-                f"conversion from {source} to {target}", self.op.loc, "f64, f32, f16, bf16 and integers"
-            )
         if source.is_float and target.is_float:
             return self.cast("fpext" if target.bits > source.bits else "fptrunc", *self._via_f32(x, source, target))
         if source.is_float:
