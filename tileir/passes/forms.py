@@ -199,7 +199,7 @@ def _lds_laid_out(kernel: Kernel, target: Target) -> None:
 
 def _pipelined(kernel: Kernel, target: Target) -> None:
     for op in kernel.walk():
-        if op.name == "shared_alloc" and op.attrs.get("depth", 1) != 1:
+        if op.name == "shared_alloc" and op.attrs.get("depth", 0) not in (0, 1):
             raise error(
                 "E1023", f"LDS buffer %{op.result.name} still wants stages", op.loc, legal="one buffer per stage"
             )

@@ -60,7 +60,7 @@ def _alignment(op: Op, direct: set[Op]) -> int:
         return DIRECT_SLAB
     type = op.result.type
     assert isinstance(type, SharedType)
-    if type.layout is not None and type.layout.kind in ("swizzle", "xor"):
+    if type.layout is not None and type.layout.kind in ("swizzle", "xor", "blocks"):
         return BANK_ROW
     return ALIGNMENT
 
@@ -88,7 +88,7 @@ class _Walk:
             for v in op.operands:
                 for alloc in self._stands_for.get(v, ()):
                     self._use(alloc, loops)
-                    if op.name == "copy_async" and v is op.operands[-1]:
+                    if op.name in ("copy_async", "copy_async_part") and v is op.operands[-1]:
                         self.direct.add(alloc)
             if op.regions:
                 self._structured(op, loops)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tileir.ir.core import Block, Kernel, Op, Value
@@ -52,28 +53,32 @@ class Plan:
 
 
 def depth_of(alloc: Op) -> int:
-    """Stages asked for a buffer."""
-    depth = alloc.attrs.get("depth", 1)
+    """Stages asked for a buffer, 0 where that is open."""
+    depth = alloc.attrs.get("depth", 0)
     assert isinstance(depth, int)
     return depth
+
+
+Depth = Callable[[Op], int]
 
 
 def allocation(buffer: Value) -> Op | None:
     return buffer.owner if buffer.owner is not None and buffer.owner.name == "shared_alloc" else None
 
 
-def plan(loop: Op, kernel: Kernel, memory: Memory) -> Plan | None:
-    """How to pipeline a loop, None if none of its buffers has stages. Raises CompileError where it cannot be."""
+def plan(loop: Op, kernel: Kernel, memory: Memory, depth: Depth = depth_of) -> Plan | None:
+    """How to pipeline a loop with so many stages by allocation, None if none of its buffers has any. Raises CompileError where it
+    cannot be."""
     fills = [
         (op, alloc)
         for op in loop.regions[0].ops
         if op.name in ("copy_async", "shared_store")
         and (alloc := allocation(op.operands[-1])) is not None
-        and depth_of(alloc) > 1
+        and depth(alloc) > 1
     ]
     if not fills:
         return None
-    plan = Plan(loop, max(depth_of(alloc) for _, alloc in fills))
+    plan = Plan(loop, max(depth(alloc) for _, alloc in fills))
     position = {op: i for i, op in enumerate(plan.body.ops)}
     addresses: set[Op] = set()
     for op, alloc in fills:

@@ -40,33 +40,110 @@ writes, a buffer that is used in other ways.
 from __future__ import annotations
 
 from tileir.ir.core import Kernel, Op, Value
+from tileir.ir.diagnostics import CompileError
 from tileir.ir.rewriter import Rewriter, rewrite
+from tileir.passes.allocate_lds import allocate
 from tileir.passes.base import Context, Pass
-from tileir.passes.loop_stages import Plan, allocation, depth_of, plans
+from tileir.passes.hazards import Memory
+from tileir.passes.lds_sizes import buffers
+from tileir.passes.loop_stages import Plan, allocation, depth_of, plan, plans
 from tileir.passes.pipeliner import Pipeliner
-from tileir.passes.schedule_loops import scheduled
+from tileir.passes.schedule_loops import products_of, scheduled
+
+# What a tile should be on its way for, in clocks: what memory takes to answer under load. A published measurement of MI300X gives
+# 0.8 us for HBM at 2.1 GHz (see LOAD_AHEAD in `late`); more stages than it takes only cost LDS.
+LATENCY = 1700
+MOST_DEPTH = 4
 
 
 def _run(kernel: Kernel, ctx: Context) -> Kernel:
-    staged = plans(kernel)
-    fills: dict[Op, tuple[Plan, Op]] = {}  # by allocation
-    for plan in staged.values():
-        for fill in (*plan.copies, *plan.stores):
-            alloc = allocation(fill.operands[-1])
-            assert alloc is not None
-            fills[alloc] = plan, fill
+    asked = plans(kernel)
+    chosen = _open_loops(kernel, ctx, asked)
+    while True:
+        new = _write(kernel, ctx, {**asked, **chosen})
+        if not chosen or _fits(new, ctx):
+            return new
+        chosen = _shallower(kernel, ctx, chosen)
+
+
+def _fits(kernel: Kernel, ctx: Context) -> bool:
+    found = buffers(kernel)
+    offsets = allocate(found)
+    return max((offsets[b.op] + b.size for b in found), default=0) <= ctx.target.lds_bytes
+
+
+def _open_loops(kernel: Kernel, ctx: Context, asked: dict[Op, Plan]) -> dict[Op, Plan]:
+    """Loops that leave their depth open and can be written instruction by instruction, each with the depth that suits it."""
+    found: dict[Op, Plan] = {}
+    memory = Memory(kernel)
+    for op in reversed(list(kernel.walk())):
+        if op.name != "for" or any(inner in found or inner in asked for inner in op.walk()):
+            continue
+        made = _open_plan(op, kernel, memory, 2)
+        if made is not None:
+            found[op] = _open_plan(op, kernel, memory, _depth(made, ctx, kernel)) or made
+    return found
+
+
+def _open_plan(loop: Op, kernel: Kernel, memory: Memory, depth: int) -> Plan | None:
+    """A plan for a loop whose buffers all leave their depth open; None where it cannot be written by single instructions."""
+    try:
+        made = plan(loop, kernel, memory, lambda alloc: depth if depth_of(alloc) == 0 else 0)
+    except CompileError:
+        return None
+    if made is None or loop.attrs.get("pattern", "") == "plain":
+        return None
+    return made if products_of(made) is not None else None
+
+
+def _depth(made: Plan, ctx: Context, kernel: Kernel) -> int:
+    """The smallest depth at which a tile is on its way for `LATENCY`."""
+    products = products_of(made)
+    waves = kernel.attrs["waves"]
+    assert products is not None and isinstance(waves, int)
+    clocks = 0
+    for step in products.weave.sequence:
+        m, n, k = step.mma.attrs["instr"]  # type: ignore[misc]
+        a, b = (v.tile.elem.name for v in step.mma.operands[:2])
+        acc = step.mma.result.tile.elem.name
+        fitting = [i for i in ctx.target.mfmas_for(a, b, acc) if (i.m, i.n, i.k) == (m, n, k)]
+        clocks += ctx.target.mfma_clocks(fitting[0], a, b) if fitting else 0
+    clocks *= max(1, waves // ctx.target.simds_per_cu)
+    return min(MOST_DEPTH, max(2, 1 + -(-LATENCY // max(1, clocks))))
+
+
+def _shallower(kernel: Kernel, ctx: Context, chosen: dict[Op, Plan]) -> dict[Op, Plan]:
+    """One stage less for the loops with the most; none at all from two on."""
+    most = max(p.depth for p in chosen.values())
+    memory = Memory(kernel)
+    found: dict[Op, Plan] = {}
+    for loop, old in chosen.items():
+        made = old if old.depth < most else _open_plan(loop, kernel, memory, most - 1) if most > 2 else None
+        if made is not None:
+            found[loop] = made
+    return found
+
+
+def _write(kernel: Kernel, ctx: Context, staged: dict[Op, Plan]) -> Kernel:
+    """The kernel with these loops in their pipelined form."""
     waves = kernel.attrs["waves"]
     assert isinstance(waves, int)
     budget = ctx.target.registers_per_wave(max(1, -(-waves // ctx.target.simds_per_cu)))
+    fills: dict[Op, tuple[Plan, Op]] = {}  # by allocation
+    for made in staged.values():
+        for fill in (*made.copies, *made.stores):
+            alloc = allocation(fill.operands[-1])
+            assert alloc is not None
+            fills[alloc] = made, fill
     stages: dict[Op, dict[Op, list[Value]]] = {loop: {} for loop in staged}
 
     def rule(rw: Rewriter, op: Op) -> bool:
-        if op.name == "shared_alloc" and depth_of(op) > 1:
+        if op.name == "shared_alloc" and (op in fills or depth_of(op) > 0):
             attrs = {k: v for k, v in op.attrs.items() if k != "depth"}
             name, count = op.result.name, 1
-            plan, fill = fills.get(op, (None, None))
-            if plan is not None and fill is not None:
-                count = plan.stages(fill)
+            made_plan, fill = fills.get(op, (None, None))
+            if made_plan is not None and fill is not None:
+                count = made_plan.stages(fill)
             made = [
                 rw.value(
                     "shared_alloc",
@@ -79,8 +156,8 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
                 )
                 for i in range(count)
             ]
-            if plan is not None and fill is not None:
-                stages[plan.loop][fill] = made
+            if made_plan is not None and fill is not None:
+                stages[made_plan.loop][fill] = made
             rw.replace(op, made[:1])
             return True
         if op not in staged:

@@ -110,7 +110,8 @@ class Scheduler(Pipeliner):
         self.two_turns = plan.depth == 2
         self.waves = kernel.attrs["waves"]
         self.budget = budget
-        self.lag = 0
+        self.lag, self.fits = 0, False
+        self.settle()
 
     # -- shape of the loop ---------------------------------------------------------------------------------------
 
@@ -319,6 +320,7 @@ class Scheduler(Pipeliner):
         possible = lags(order, AHEAD)
         room = self.budget - fixed - RESERVE
         self.lag = next((lag for lag in possible if peak_fragments(order, lag) <= room), possible[-1])
+        self.fits = peak_fragments(order, self.lag) <= room
 
     def iteration(self, tile: _Tile, *, fetch: bool, following: bool, left: int | None = None) -> None:
         """One iteration: its products, reads of its own slices and, if `following`, of the first of the next tile; with `fetch`
@@ -391,7 +393,6 @@ class Scheduler(Pipeliner):
         start, end = (rw.use(v) for v in plan.loop.operands[:2])
         inits = [rw.use(v) for v in plan.loop.operands[3:]]
         self.make_maps()
-        self.settle()
         tile = self.prologue(start, [self.split(v, i) for i, v in enumerate(inits)])
         whole, first_left, left = self.bounds(start, end)
         tile = self.steady(start, whole, tile)

@@ -246,7 +246,7 @@ def _insert(kernel: Kernel, syncs: dict[Op, _Sync]) -> Kernel:
 
 
 def sink_reads(kernel: Kernel) -> None:
-    """Moves each read of LDS down past writes of other buffers, up to the first op that uses it, writes its buffer or
+    """Moves each read of a whole tile from LDS down past writes of other buffers, up to the first op that uses it, writes its buffer or
     orders memory. In place."""
     memory = Memory(kernel)
 
@@ -255,7 +255,8 @@ def sink_reads(kernel: Kernel) -> None:
             for region in op.regions:
                 blocks(region)
         for op in list(block.ops):
-            if [a.in_lds and not a.writes for a in memory.of(op)] == [True]:
+            whole = op.name in ("shared_load", "shared_load_transposed")  # fragments stand where they shall
+            if whole and [a.in_lds and not a.writes for a in memory.of(op)] == [True]:
                 _sink(block, op, memory)
 
     blocks(kernel.body)

@@ -22,10 +22,10 @@ def _alloc(c: Check) -> Sequence[Type]:
     assert isinstance(offset, int)
     if offset != -1 and (offset < 0 or offset % 16):
         c.fail("E0339", f"LDS offset {offset}", legal="a multiple of 16 bytes, at least 0")
-    depth = c.attrs.get("depth", 1)
+    depth = c.attrs.get("depth", 0)
     assert isinstance(depth, int)
-    if not 1 <= depth <= MAX_STAGES:
-        c.fail("E0661", f"a depth of {depth} stages", legal=f"1 to {MAX_STAGES}")
+    if not 0 <= depth <= MAX_STAGES:
+        c.fail("E0661", f"a depth of {depth} stages", legal=f"1 to {MAX_STAGES}, or 0 to leave it open")
     return [want]
 
 
@@ -33,10 +33,10 @@ declare(
     OpDef(
         "shared_alloc",
         "An LDS buffer of the workgroup. Its contents are undefined until written; `offset` is its place in bytes once allocated, "
-        "`depth` the number of stages that `pipeline-loops` shall make of it.",
+        "`depth` the number of stages that `pipeline-loops` shall make of it (0: as many as suit the loop).",
         (),
         _alloc,
-        attrs=(AttrSpec("offset", "int", default=-1), AttrSpec("depth", "int", default=1)),
+        attrs=(AttrSpec("offset", "int", default=-1), AttrSpec("depth", "int", default=0)),
         level="wave",
         effects=frozenset({"alloc"}),
         category="wave",

@@ -20,6 +20,7 @@ from tileir.codeobject import CodeObject, CodeObjectError
 from tileir.codeobject import Kernel as MachineKernel
 from tileir.ir.core import Kernel, Op
 from tileir.ir.location import Loc
+from tileir.lowering.amdgpu.contract_order import order
 from tileir.lowering.amdgpu.contract_waits import Deviation, lines_of, matrix_regions, waits
 from tileir.simulator.decoder.table import load
 from tileir.simulator.inspect import classify
@@ -49,7 +50,7 @@ def check(hsaco: bytes, kernel: Kernel) -> list[Deviation]:
         found = _resources(machine, kernel, code.target)
         flow = control_flow(code, machine)
         found += [*_lds(machine, kernel, flow), *_moves(code, kernel, flow), *_files(code, kernel, flow)]
-        return [*found, *waits(code, kernel, flow)]
+        return [*found, *waits(code, kernel, flow), *order(code, kernel, flow)]
     except (CodeObjectError, InspectError) as error:
         text = f"the emitted code could not be compared with the text: {error}"
         return [Deviation("W0906", text, kernel.loc, "please report this: TileIR reads all code that LLVM emits")]
@@ -139,7 +140,7 @@ def _files(code: CodeObject, kernel: Kernel, flow: Flow) -> list[Deviation]:
     their source line says. Where products of one line say different things, any of these is right."""
     said: dict[int, tuple[Op, list[set[str]]]] = {}
     for op in kernel.walk():
-        if op.name == "mma" and all(op.attrs.get(name) for name in ("file", "file_a", "file_b")):
+        if op.name in ("mma", "mfma") and all(op.attrs.get(name) for name in ("file", "file_a", "file_b")):
             a, b = ("file_b", "file_a") if op.attrs.get("swapped") else ("file_a", "file_b")
             _, files = said.setdefault(op.loc.line, (op, [set(), set(), set()]))
             for into, name in zip(files, ("file", a, b), strict=True):

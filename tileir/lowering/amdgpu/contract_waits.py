@@ -41,6 +41,10 @@ _TEXT_KINDS = {
     "copy": "write",
     "shared_load": "read",
     "shared_load_transposed": "read",
+    "copy_async_part": "copy",
+    "shared_store_fragment": "write",
+    "shared_load_fragment": "read",
+    "shared_load_transposed_fragment": "read",
 }
 _CODE_KINDS = {
     classify.TO_LDS: "copy",
@@ -134,7 +138,7 @@ def waits(code: CodeObject, kernel: Kernel, flow: Flow) -> list[Deviation]:
 
 def _text_loops(kernel: Kernel, barriers: bool) -> Iterator[_TextLoop]:
     def has_mma(op: Op) -> bool:
-        return any(inner.name == "mma" for inner in op.walk())
+        return any(inner.name in ("mma", "mfma") for inner in op.walk())
 
     for op in kernel.walk():
         if op.name not in _LOOPS or not has_mma(op):
@@ -154,7 +158,7 @@ def _text_loops(kernel: Kernel, barriers: bool) -> Iterator[_TextLoop]:
                 places.append(o.loc)
             elif o.name in _TEXT_KINDS:
                 events.append(Memory(_TEXT_KINDS[o.name], _copies(o, kernel)))
-        lines = frozenset(o.loc.line for o in inner if o.name == "mma")
+        lines = frozenset(o.loc.line for o in inner if o.name in ("mma", "mfma"))
         sequences = () if nested else _sequences(events)
         yield _TextLoop(op, lines, _stretches(_minima(events)), tuple(places or [op.loc]), sequences)
 

@@ -1,0 +1,116 @@
+"""Order of the loops that the text writes instruction by instruction: the code must have the same order.
+
+A fence in the text, and a barrier, is a place across which nothing moves. What stands between two of them – matrix instructions,
+reads and writes of LDS, direct copies, loads – is a *slot*; within it, the machine scheduler may exchange instructions. So the code
+has the order of the text if it can be cut into the same slots with the same instructions in each, which is checked here one by one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tileir.codeobject import CodeObject
+from tileir.ir.core import Kernel, Op
+from tileir.ir.location import Loc
+from tileir.lowering.amdgpu.contract_waits import Deviation, matrix_regions
+from tileir.simulator.inspect import classify
+from tileir.simulator.inspect.counts import class_of
+from tileir.simulator.inspect.flow import Flow
+
+_TEXT = {
+    "mfma": "matrix instruction",
+    "shared_load_fragment": "read of LDS",
+    "shared_load_transposed_fragment": "read of LDS",
+    "shared_store_fragment": "write to LDS",
+    "copy_async_part": "direct copy",
+    "load_fragment": "load",
+    "barrier": "barrier",
+}
+_CODE = {
+    classify.MFMA: "matrix instruction",
+    classify.LDS_READ: "read of LDS",
+    classify.LDS_TRANSPOSE_READ: "read of LDS",
+    classify.LDS_WRITE: "write to LDS",
+    classify.TO_LDS: "direct copy",
+    classify.LOAD: "load",
+    classify.BARRIER: "barrier",
+}
+_WHOLE = ("shared_load", "shared_load_transposed", "shared_store", "copy_async", "copy", "load", "mma", "store")
+
+
+@dataclass
+class Slot:
+    """Instructions between two fences, and where the first stands."""
+
+    loc: Loc
+    kinds: Counter[str] = field(default_factory=Counter[str])
+
+
+def scheduled_loops(kernel: Kernel) -> Iterator[Op]:
+    """Innermost loops whose matrix instructions stand in the text one by one, and that hold nothing of unknown length."""
+    for op in kernel.walk():
+        inner = [o for o in op.walk() if o is not op]
+        if op.name == "for" and any(o.name == "mfma" for o in inner):
+            if not any(o.regions or o.name in _WHOLE for o in inner):
+                yield op
+
+
+def slots(loop: Op, barriers: bool) -> list[Slot]:
+    """The slots of one iteration in order. A barrier is a slot of its own."""
+    found: list[Slot] = []
+    open_ = False
+    for op in loop.regions[0].ops:
+        if op.name == "schedule_fence" or (op.name == "barrier" and not barriers):
+            open_ = False
+            continue
+        kind = _TEXT.get(op.name)
+        if kind is None:
+            continue
+        if not open_ or op.name == "barrier":
+            found.append(Slot(op.loc))
+        found[-1].kinds[kind] += 1
+        open_ = op.name != "barrier"
+    return found
+
+
+def order(code: CodeObject, kernel: Kernel, flow: Flow) -> list[Deviation]:
+    """W0909 for every scheduled loop that the code has in no loop of the same order."""
+    barriers = kernel.attrs.get("waves") != 1  # LLVM drops the barriers of a workgroup that is a single wave
+    emitted: list[list[str]] = []
+    for n in matrix_regions(flow):
+        kinds = (_CODE.get(class_of(item)) for item in flow.items_of(flow.loops[n].nodes))
+        emitted.append([k for k in kinds if k is not None and (barriers or k != "barrier")])
+    found: list[Deviation] = []
+    for loop in scheduled_loops(kernel):
+        wanted = slots(loop, barriers)
+        total = sum((s.kinds for s in wanted), Counter[str]())
+        versions = [e for e in emitted if Counter(e) == total]
+        faults = [_first_fault(wanted, e) for e in versions]
+        legal = "the instructions of the text between its fences"
+        if not versions:
+            text = "no loop of the code has the instructions of this one"
+            found.append(Deviation("W0909", text, loop.loc, legal))
+        elif all(fault is not None for fault in faults):
+            fault = faults[0]
+            assert fault is not None
+            text = f"the code has another order here: {fault[1]}"
+            found.append(Deviation("W0909", text, fault[0].loc, legal))
+    return found
+
+
+def _first_fault(wanted: Sequence[Slot], got: Sequence[str]) -> tuple[Slot, str] | None:
+    """The first slot that the code does not have, and what it has there."""
+    at = 0
+    for slot in wanted:
+        size = sum(slot.kinds.values())
+        have = Counter(got[at : at + size])
+        if have != slot.kinds:
+            return slot, f"{_text(have)} instead of {_text(slot.kinds)}"
+        at += size
+    return None
+
+
+def _text(kinds: Counter[str]) -> str:
+    return ", ".join(f"{n} x {k}" for k, n in sorted(kinds.items()))
