@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import gc
-from collections.abc import Iterator
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,3 +78,18 @@ def hip(standin: Standin) -> Iterator[Device]:
     device = HipDevice(0)
     yield device
     device.close()
+
+
+@pytest.fixture
+def subprocess_run(standin_library: Path, repository: Path) -> Callable[..., str]:
+    """Runs a Python program in a process of its own, with the stand-in as its HIP runtime; gives what it prints, errors as well."""
+
+    def run(program: str, **variables: str) -> str:
+        environment = {**os.environ, "TILEIR_HIP_LIBRARY": str(standin_library), **variables}
+        environment["PYTHONPATH"] = os.pathsep.join((str(repository), str(repository / "tests")))
+        command = [sys.executable, "-c", textwrap.dedent(program)]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=repository)
+        assert done.returncode == 0, done.stderr
+        return done.stdout + done.stderr
+
+    return run

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 from functools import cache
 
 from tileir.runtime.device import Device, DeviceError, DeviceProperties
-from tileir.runtime.hip_library import gpu_is_possible, load_library
+from tileir.runtime.hip_library import VARIABLE, gpu_is_possible, load_library
 from tileir.runtime.properties import interpreter_properties, simulated_properties
 from tileir.target import names
 
@@ -69,19 +70,22 @@ def get_device(name: str, *, check: str = "") -> Device:
 def default_device(chip: str = "") -> Device:
     """The first GPU of this chip (any supported one for ""), else a new simulator of the chip (gfx950 for ""). One line, logged as
     a warning of the logger `tileir` and therefore on standard error unless the program says otherwise, tells once which one it is."""
-    for gpu in _gpus():
-        if chip in ("", gpu.chip):
-            _say(f"running on {gpu.name}, {gpu.description}", logging.INFO)
-            return _gpu(gpu.name)
+    gpu = _gpu(chip, os.environ.get(VARIABLE))
+    if gpu is not None:
+        return gpu
     name = f"simulator:{chip or 'gfx950'}"
     _say(f"no {chip or 'supported'} GPU is here: running on {name}", logging.WARNING)
     return get_device(name)
 
 
 @cache
-def _gpu(name: str) -> Device:
-    """One device object for each GPU, so that code objects stay loaded."""
-    return get_device(name)
+def _gpu(chip: str, library: str | None) -> Device | None:
+    """The GPU for a chip: one object, so that code objects stay loaded. library: the variable that decides what is found."""
+    for gpu in _gpus():
+        if chip in ("", gpu.chip):
+            _say(f"running on {gpu.name}, {gpu.description}", logging.INFO)
+            return get_device(gpu.name)
+    return None
 
 
 @cache

@@ -16,6 +16,7 @@ from tileir.runtime.compiled import Compiled
 from tileir.runtime.device import Argument, Buffer, Bytes, Device, DeviceError, DeviceProperties, Event, Stream
 from tileir.runtime.hip_check import Isa
 from tileir.runtime.hip_library import (
+    INVALID_VALUE,
     NO_DEVICE,
     NON_BLOCKING_STREAM,
     ON_DEVICE,
@@ -45,7 +46,7 @@ class HipBuffer(Buffer):
         self.address = address
         self.nbytes = nbytes
         self.device = device
-        self._free = weakref.finalize(self, device.library.function("hipFree"), address)
+        self._free = weakref.finalize(self, device.library.release, "hipFree", address)
         self._free.atexit = False  # the runtime may be gone then, and the process gives everything back
 
     def release(self) -> bool:
@@ -73,9 +74,9 @@ class HipStream(Stream):
         self._own = handle is None
         with device.current():
             self.handle = handle or self._library.handle("hipStreamCreateWithFlags", NON_BLOCKING_STREAM)
-        if self._own:
-            self._destroy = weakref.finalize(self, self._library.function("hipStreamDestroy"), self.handle)
-            self._destroy.atexit = False
+            if self._own:
+                self._destroy = weakref.finalize(self, self._library.release, "hipStreamDestroy", self.handle)
+                self._destroy.atexit = False
 
     def keep(self, value: Any) -> None:
         """Keeps host memory for the work that was given to the stream."""
@@ -108,8 +109,8 @@ class HipEvent(Event):
         self._hip = device
         with device.current():
             self.handle = self._library.handle("hipEventCreateWithFlags", 0)
-        self._destroy = weakref.finalize(self, self._library.function("hipEventDestroy"), self.handle)
-        self._destroy.atexit = False
+            self._destroy = weakref.finalize(self, self._library.release, "hipEventDestroy", self.handle)
+            self._destroy.atexit = False
 
     def record(self, stream: Stream | None = None) -> None:
         with self._hip.current():
@@ -159,7 +160,6 @@ class HipDevice(Device):
         self.rocm = (version // 10_000_000, version // 100_000 % 100)
         self._properties = self._find_properties()
         self._modules: dict[bytes, HipModule] = {}
-        self._foreign: dict[int, HipStream] = {}
 
     @property
     def alone(self) -> bool:
@@ -210,8 +210,9 @@ class HipDevice(Device):
         if nbytes < 1:
             raise DeviceError(f"a buffer of {nbytes} bytes; at least 1 is needed")
         with self.current():
+            # what owns the memory exists before anything else can fail
             address = self.library.handle("hipMalloc", nbytes, what=f"{self.name}: a buffer of {nbytes} bytes")
-        return HipBuffer(address, nbytes, self)
+            return HipBuffer(address, nbytes, self)
 
     def free(self, buffer: Buffer) -> None:
         if not isinstance(buffer, HipBuffer) or not self.owns(buffer):
@@ -316,16 +317,25 @@ class HipDevice(Device):
 
     def close(self) -> None:
         modules, self._modules = self._modules, {}
+        self.launchers.clear()
+        errors: list[DeviceError] = []
         for module in modules.values():
-            module.close()
+            try:
+                module.close()
+            except DeviceError as e:
+                errors.append(e)
+        if errors:
+            raise errors[0]
 
     def pointer_device(self, address: int) -> int | None:
         """Number of the GPU that an address belongs to; None if it is no memory of a GPU."""
         attributes = (ctypes.c_int * 8)()  # hipPointerAttribute_t: kind, device, two pointers, managed, flags
         try:
             self.library.call("hipPointerGetAttributes", attributes, address)
-        except HipError:
-            return None
+        except HipError as e:
+            if e.code == INVALID_VALUE:
+                return None
+            raise
         has_device_pointer = attributes[2] or attributes[3]
         return attributes[1] if has_device_pointer else None
 

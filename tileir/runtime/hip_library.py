@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import Any
 
 from tileir.runtime.device import DeviceError
 
+_log = logging.getLogger("tileir")
 VARIABLE = "TILEIR_HIP_LIBRARY"
 SONAMES = ("libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so")
 """ROCm 7, 6 and 5; the last one only where development files are installed."""
@@ -23,6 +25,7 @@ NON_BLOCKING_STREAM = 1  # hipStreamNonBlocking
 MAX_DYNAMIC_LDS = 8  # hipFuncAttributeMaxDynamicSharedMemorySize
 LAUNCH_BUFFER, LAUNCH_SIZE, LAUNCH_END = 1, 2, 3  # HIP_LAUNCH_PARAM_BUFFER_POINTER, …_BUFFER_SIZE, …_END
 TO_DEVICE, TO_HOST, ON_DEVICE = 1, 2, 3  # hipMemcpyHostToDevice, …DeviceToHost, …DeviceToDevice
+INVALID_VALUE = 1  # hipErrorInvalidValue
 NO_DEVICE = 100  # hipErrorNoDevice
 NOT_READY = 600  # hipErrorNotReady
 
@@ -124,6 +127,13 @@ class HipLibrary:
         """Raises the error of a call. The runtime forgets it first, so that nobody else in the process finds it."""
         self._functions["hipGetLastError"]()
         raise HipError(name, code, what)
+
+    def release(self, name: str, handle: int) -> None:
+        """Gives something back that nobody refers to any more. What goes wrong is logged: there is nobody to raise it to."""
+        code = self._functions[name](handle)
+        if code:
+            self._functions["hipGetLastError"]()
+            _log.warning("%s", HipError(name, code, "giving back what is not used any more"))
 
     def ready(self, name: str, handle: int | None) -> bool:
         """The answer of a query (hipStreamQuery, hipEventQuery). Raises HipError."""

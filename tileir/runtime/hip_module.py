@@ -74,7 +74,7 @@ class HipModule:
         self._lds_bytes = lds_bytes
         self._device = device
         self._handle = library.handle("hipModuleLoadData", data, what=f"loading a code object on {device}")
-        self._unload = weakref.finalize(self, library.function("hipModuleUnload"), self._handle)
+        self._unload = weakref.finalize(self, library.release, "hipModuleUnload", self._handle)
         self._unload.atexit = False
         self._functions: dict[tuple[str, int], HipFunction] = {}
 

@@ -38,6 +38,7 @@ class Gpu:
     isa: str
     simulator: Simulator
     modules: dict[int, Module] = field(default_factory=dict[int, Module])
+    translated: dict[bytes, Module] = field(default_factory=dict[bytes, Module])  # stay: translating takes long
     allocations: dict[int, Allocation] = field(default_factory=dict[int, Allocation])
 
     def find(self, address: int, nbytes: int) -> tuple[Allocation, int]:
@@ -132,12 +133,13 @@ class Server:
         if code.chip != gpu.simulator.chip:
             raise Refused(NO_BINARY, f"the code object is for {code.chip}, the GPU is {gpu.isa}")
         number, self.next = self.next, self.next + 1
-        gpu.modules[number] = gpu.simulator.load(data)
+        if data not in gpu.translated:
+            gpu.translated[data] = gpu.simulator.load(data)
+        gpu.modules[number] = gpu.translated[data]
         return number, b""
 
     def unload(self, arguments: tuple[int, ...], data: bytes) -> tuple[int, bytes]:
-        gpu = self.gpus[arguments[0]]
-        gpu.simulator.memory.free(gpu.modules.pop(arguments[1]).image)
+        del self.gpus[arguments[0]].modules[arguments[1]]
         return 0, b""
 
     def function(self, arguments: tuple[int, ...], data: bytes) -> tuple[int, bytes]:
