@@ -98,7 +98,7 @@ hipError_t work_give(struct Stream *stream, struct Work *work) {
     work->event->recorded = 1;
     work->event->pending++;
   }
-  if (work->kind == DO_LAUNCH && !work_launches) { /* launches that do nothing cost nothing either */
+  if (work->kind == DO_LAUNCH && !work_launches && !first) { /* launches that do nothing cost nothing either */
     standin_counts.launches++;
     now += LAUNCH_MILLISECONDS;
     work_free(work);
