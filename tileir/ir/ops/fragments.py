@@ -17,7 +17,7 @@ from tileir.ir.ops.memory import access_shape
 from tileir.ir.registry import AttrSpec, Check, OpDef, declare
 from tileir.ir.types import FragmentType, GlobalType, SharedType, TileType, Type
 from tileir.layout.linear import Layout
-from tileir.layout.mfma import elements_per_lane, mfma_accumulator
+from tileir.layout.mfma import elements_per_lane, mfma_accumulator, operand_k
 
 Array = np.ndarray[Any, Any]
 LANES = 64
@@ -385,7 +385,8 @@ def _mfma(c: Check) -> Sequence[Type]:
 def _mfma_value(ctx: Any, op: Any, args: Sequence[Any]) -> Any:
     m, n, k = op.attrs["instr"]
     acc = op.results[0].type.elem
-    a, b = (_matrix(x, rows, k) for x, rows in zip(args, (m, n), strict=False))
+    bits = (v.type.elem.bits for v in op.operands[:2])
+    a, b = (_matrix(x, rows, k, width) for x, rows, width in zip(args, (m, n), bits, strict=False))
     product = a @ b.transpose(0, 2, 1)
     table = mfma_accumulator(m, n, bits=max(32, op.operands[0].type.elem.bits)).owner_table()[0]
     found = product[:, table[..., 0], table[..., 1]]
@@ -394,11 +395,12 @@ def _mfma_value(ctx: Any, op: Any, args: Sequence[Any]) -> Any:
     return (found + args[2].astype(np.float64)).astype(acc.np)
 
 
-def _matrix(fragment: Array, rows: int, k: int) -> Array:
-    """An operand fragment as matrices [waves, rows, k] in f64: lane l holds row l % rows and the l // rows-th run of k."""
+def _matrix(fragment: Array, rows: int, k: int, bits: int) -> Array:
+    """An operand fragment as matrices [waves, rows, k] in f64: lane l holds row l % rows and of k what its lane group has."""
     waves, _, count = fragment.shape
     values = fragment.astype(np.float64).reshape(waves, LANES // rows, rows, count)
-    return values.transpose(0, 2, 1, 3).reshape(waves, rows, k)
+    place = np.argsort(operand_k(rows, k, bits=bits), axis=None)
+    return values.transpose(0, 2, 1, 3).reshape(waves, rows, k)[:, :, place]
 
 
 declare(

@@ -8,6 +8,7 @@ from tileir.ir.types import FragmentType, SharedType, TileType
 from tileir.layout.transposed import elements_per_read
 from tileir.lowering.amdgpu.emit import shared, views
 from tileir.lowering.amdgpu.emit.coords import coordinate
+from tileir.lowering.amdgpu.emit.matrix import emit_product, matrix_instruction
 from tileir.lowering.amdgpu.emit.state import State
 from tileir.lowering.amdgpu.emit.tiles import Tile, tied
 from tileir.lowering.amdgpu.emit.writer import scalar_type, vector_type
@@ -165,19 +166,10 @@ def load_global(s: State, op: Op) -> None:
 
 
 def mfma(s: State, op: Op) -> None:
-    instr = op.attrs["instr"]
-    assert isinstance(instr, tuple)
-    m, n, k = instr
     a, b, c = (fragment_type(v) for v in op.operands)
-    fitting = [i for i in s.target.mfmas_for(a.elem.name, b.elem.name, c.elem.name) if i.blocks == 1]
-    if not any((i.m, i.n, i.k) == (m, n, k) for i in fitting):
-        shapes = ", ".join(f"{i.m}x{i.n}x{i.k}" for i in fitting) or "none for these types"
-        text = f"{s.target.name} has no {m}x{n}x{k} matrix instruction for {a.elem} x {b.elem}"
-        raise error("E0701", text, op.loc, legal=shapes)
+    chosen = matrix_instruction(s, op, (a.elem, b.elem), c.elem)
     x, y = (_placed(s, op, i) for i in (0, 1))
-    s.values[op.result] = s.w.op(
-        f"amdgpu.mfma {m}x{n}x{k} {x} * {y} + {s.scalar(op.operands[2])} blgp = none : {mlir_type(a)}, {mlir_type(b)}, {mlir_type(c)}"
-    )
+    s.values[op.result] = emit_product(s, chosen, (a.elem, b.elem), mlir_type(c))(x, y, s.scalar(op.operands[2]))
 
 
 def _placed(s: State, op: Op, i: int) -> str:

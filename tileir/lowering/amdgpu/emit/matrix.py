@@ -45,13 +45,9 @@ def plan_of(op: Op) -> MmaPlan:
     )
 
 
-def instruction(s: State, op: Op) -> Mfma:
-    """The instruction of the text, of which the first operand is b where the product is swapped; E0701 if the chip has none,
-    since LLVM would abort."""
-    a, b = (v.tile.elem for v in op.operands[:2])
-    if op.attrs.get("swapped", False):
-        a, b = b, a
-    acc = op.result.tile.elem
+def matrix_instruction(s: State, op: Op, elems: tuple[Elem, Elem], acc: Elem) -> Mfma:
+    """The instruction of the op's shape for its first and second operand; E0701 if the chip has none, since LLVM would abort."""
+    a, b = elems
     m, n, k = _triple(op)
     fitting = [i for i in s.target.mfmas_for(a.name, b.name, acc.name) if i.blocks == 1]
     for i in fitting:
@@ -68,11 +64,12 @@ def _triple(op: Op) -> tuple[int, int, int]:
 
 
 def mma(s: State, op: Op) -> None:
-    chosen = instruction(s, op)
     w = s.w
     a, b = op.operands[0].tile, op.operands[1].tile
     c = op.result.tile
     swapped = bool(op.attrs.get("swapped", False))
+    elems = (b.elem, a.elem) if swapped else (a.elem, b.elem)
+    chosen = matrix_instruction(s, op, elems, c.elem)
     assert c.layout is not None
     plan = plan_of(op)
     operands = _Operands(s, op, plan)
@@ -82,7 +79,7 @@ def mma(s: State, op: Op) -> None:
     else:
         zero = s.splat_literal(0 if c.elem.is_int else 0.0, c.elem, plan.c_registers)
         acc = [zero] * (c.layout.num_registers // plan.c_registers)
-    one = _one(s, chosen, (b.elem, a.elem) if swapped else (a.elem, b.elem), acc_type)
+    one = emit_product(s, chosen, elems, acc_type)
     for number, step in enumerate(plan.steps):
         i = step.c // plan.c_registers
         a_piece, b_piece = operands.of(number)
@@ -91,7 +88,7 @@ def mma(s: State, op: Op) -> None:
     s.values[op.result] = Tile(c, plan.c_registers, acc)
 
 
-def _one(s: State, mfma: Mfma, elems: tuple[Elem, Elem], acc_type: str) -> Callable[[str, str, str], str]:
+def emit_product(s: State, mfma: Mfma, elems: tuple[Elem, Elem], acc_type: str) -> Callable[[str, str, str], str]:
     """Emits one instruction from its first and second operand and the accumulator."""
     w = s.w
     shape = f"{mfma.m}x{mfma.n}x{mfma.k}"
