@@ -25,7 +25,7 @@ LIMITS = Limits(
     elems=("f32", "bf16", "f16", "f64", "i32", "i64", "i16", "i8"),
     dims=(1, 2, 3, 5, 8, 16, 24, 40),
     ops=16,
-    exclude=frozenset({"guard", "mma"}),  # guards are not compiled; products have a kind of their own
+    exclude=frozenset({"mma"}),  # products have a kind of their own
 )
 _SIZES = (1, 2, 5, 7, 16, 31, 33, 64, 100, 128)
 

@@ -41,6 +41,7 @@ from tileir.passes.layout_classes import (
 from tileir.passes.mfma_choice import workgroup_waves
 from tileir.passes.mma_cost import CostModel
 from tileir.passes.price_mapping import exchange_room, mixes, store_route
+from tileir.passes.settle_guards import remark, take_apart
 from tileir.target import Target
 
 
@@ -67,8 +68,9 @@ def _rows_first(layout: Layout, axis: int) -> Layout:
 class _Apply:
     """The rewriting: every op with its operands in the layouts that it needs."""
 
-    def __init__(self, kernel: Kernel, layouts: Layouts, decision: Decision | None, waves: int, target: Target):
-        self.layouts, self.waves = layouts, waves
+    def __init__(self, kernel: Kernel, layouts: Layouts, decision: Decision | None, waves: int, ctx: Context):
+        target = ctx.target
+        self.layouts, self.waves, self.log = layouts, waves, ctx.log
         self.demands = decision.demands() if decision else {}
         self.mma = _attributes(decision)
         self.yield_targets = yield_targets(kernel)
@@ -197,6 +199,8 @@ class _Apply:
 
     def _control(self, rw: Rewriter, op: Op) -> None:
         """Carried values keep the layout of their class everywhere."""
+        if op.name == "guard" and not self._stays(rw, op):
+            return
         operands = [
             self.convert(rw, v, self._class_of_use(op, i)) if is_tile(v) else rw.use(v)
             for i, v in enumerate(op.operands)
@@ -211,6 +215,18 @@ class _Apply:
         )  # fmt: skip
         rw.replace(op, new.results)
 
+    def _stays(self, rw: Rewriter, op: Op) -> bool:
+        """Whether a guard stays a region. It goes if it carries nothing, and is taken apart if the rows of what it carries do
+        not all lie in the same waves and lanes, where its mask is looked at."""
+        need, args = op.operands[0], op.regions[0].args
+        rows = [broadcast_source(self.of(a), need.tile.shape) for a in args]
+        if rows and any(r != rows[0] for r in rows):
+            remark(self.log, op, "the rows of the tiles that it carries do not lie in the same lanes")
+            inits = [self.convert(rw, v, self.of(a)) for v, a in zip(op.operands[1:], args, strict=True)]
+            take_apart(rw, op, inits, [self.convert(rw, need, r) for r in rows])
+            return False
+        return bool(args)
+
     def _typed(self, v: Value) -> TileType:
         return v.tile.with_layout(self.of(v)) if is_tile(v) else v.tile
 
@@ -220,6 +236,8 @@ class _Apply:
         if op.name == "yield":
             return self.of(self.yield_targets[op][i])
         skip = {"for": 3, "if": 1, "guard": 1, "while": 0}[op.name]
+        if op.name == "guard" and i == 0:
+            return broadcast_source(self.of(op.regions[0].args[0]), v.tile.shape)
         if i < skip:
             return self.of(v)
         region = op.regions[-1]
@@ -271,7 +289,7 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
         layouts.propagate(classes.relations)
         _remarks(decision, ctx)
     finish(layouts, kernel, waves, uses(kernel))
-    new = rewrite(kernel, _Apply(kernel, layouts, decision, waves, ctx.target).rule)
+    new = rewrite(kernel, _Apply(kernel, layouts, decision, waves, ctx).rule)
     new.attrs["waves"] = waves
     return new
 

@@ -184,6 +184,12 @@ def _check_means(op: Op, target: Target) -> None:
         )
 
 
+def _guards_settled(kernel: Kernel, target: Target) -> None:
+    from tileir.passes.settle_guards import check_guards
+
+    check_guards(kernel)
+
+
 def _shared_values(kernel: Kernel) -> Iterator[tuple[Value, Op]]:
     for op in kernel.walk():
         if op.name == "shared_alloc":
@@ -235,6 +241,7 @@ FORMS: dict[str, Form] = {
         Form("placed", "every mma operand from memory passes through LDS", _placed),
         Form("laid_out", "every tile that is used has a register layout for the waves of the workgroup", _laid_out),
         Form("converted", "no conversion or reduction moves data between waves", _converted),
+        Form("guards_settled", "no guard exchanges data between waves", _guards_settled),
         Form("lds_laid_out", "every LDS buffer has a layout", _lds_laid_out),
         Form("pipelined", "every stage of a pipelined loop has a buffer of its own", _pipelined),
         Form("lds_allocated", "every LDS buffer has an offset that fits the chip", _lds_allocated),

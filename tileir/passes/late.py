@@ -2,7 +2,8 @@
 
 The lowering makes pieces so, and the prediction of registers counts on it; both ask here. What may be late:
 
-* elementwise results and renamings (`transpose`, `convert_layout` without traffic) that one op of the same block uses,
+* elementwise results and renamings (`transpose`, `convert_layout` without traffic) that one op of the same block uses
+  (or that a guard yields),
 * reads of operands of an `mma` from LDS, if nothing happens to LDS in between,
 * loads from global memory that only go to LDS, with little in between.
 """
@@ -43,15 +44,15 @@ def late_ops(kernel: Kernel) -> Late:
     """Everything of a kernel that may be late."""
     users = uses(kernel)
     found = Late()
-    _collect(kernel.body, users, found)
+    _collect(kernel.body, users, found, False)
     return found
 
 
-def _collect(block: Block, users: Users, found: Late) -> None:
+def _collect(block: Block, users: Users, found: Late, in_guard: bool) -> None:
     for op in block.ops:
         for region in op.regions:
-            _collect(region, users, found)
-    _deferred(block, users, found.deferred)
+            _collect(region, users, found, op.name == "guard")
+    _deferred(block, users, found.deferred, in_guard)
     for position, op in enumerate(block.ops):
         if op.name == "mma":
             for v in op.operands[:2]:
@@ -74,7 +75,7 @@ def _between(block: Block, first: Op, position: int) -> list[Op] | None:
     return before[before.index(first) + 1 :] if first in before else None
 
 
-def _deferred(block: Block, users: Users, found: set[Op]) -> None:
+def _deferred(block: Block, users: Users, found: set[Op], in_guard: bool) -> None:
     here = set(block.ops)
     for op in block.ops:
         renames = op.name in RENAMES
@@ -91,7 +92,12 @@ def _deferred(block: Block, users: Users, found: set[Op]) -> None:
         same = get(user.name).elementwise and user.result.tile.shape == op.result.tile.shape
         # A mask takes two scalar registers per vector register of its operands: never keep a whole tile of them.
         light = op.result.tile.elem.is_bool or sum(v.tile.rank > 0 for v in op.operands) <= 1
-        if user.name in ("store", "shared_store") or (same and (light or user in _only_stored(users, user, here))):
+        chosen = in_guard and user.name == "yield"  # each piece is chosen or dropped as soon as it is made
+        if (
+            chosen
+            or user.name in ("store", "shared_store")
+            or (same and (light or user in _only_stored(users, user, here)))
+        ):
             found.add(op)
 
 

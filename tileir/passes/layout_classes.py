@@ -91,7 +91,7 @@ def carried(op: Op) -> Iterator[tuple[Value, Value, Value]]:
 def _relates(op: Op) -> bool:
     """Whether a layout of one of the op's tiles says something about that of another class."""
     definition = get(op.name)
-    if definition.category == "reduce" or op.name in ("transpose", "broadcast"):
+    if definition.category == "reduce" or op.name in ("transpose", "broadcast", "guard"):
         return True
     if op.name == "reshape":
         return is_tile(op.operands[0]) and is_tile(op.result)
@@ -187,6 +187,11 @@ class Layouts:
             known = self.get(tile)
             if known is not None and self.get(index) is None:
                 changed |= self.put(index, index_layout(op, known))
+        elif op.name == "guard":
+            need, *inits = op.operands
+            known = self.get(inits[0]) if inits else None
+            if known is not None and self.get(need) is None:
+                changed |= self.put(need, broadcast_operand(known, need.tile.shape))
         else:
             known = self.get(op.result)
             for v in op.operands:

@@ -58,14 +58,15 @@ def exchange(rw: Rewriter, x: Value, layout: Layout, names: list[str]) -> Value:
     return rw.value("shared_load", [buffer], types=[TileType(t.elem, layout.shape, layout)], names=names, hint=x.name)
 
 
-def convert(rw: Rewriter, x: Value, layout: Layout, name: str, ctx: Context) -> Value:
-    """`x` in another layout of its shape, called `name`, the cheapest way, with a remark."""
+def convert(rw: Rewriter, x: Value, layout: Layout, name: str, ctx: Context, in_guard: bool = False) -> Value:
+    """`x` in another layout of its shape, called `name`, the cheapest way, with a remark; `in_guard` inside waves at any
+    price, if that is possible, so that waves can still skip the guard."""
     t = x.tile
     assert t.layout is not None
     bits = 8 if t.elem.is_bool else t.elem.bits
     route = cheapest_route(t.layout, layout, bits, ctx.target) if bits >= 8 else None
     through_lds = exchange_clocks(t.layout, layout, max(bits, 8), ctx.target)
-    if route is None or route.clocks > through_lds:
+    if route is None or (route.clocks > through_lds and not in_guard):
         why = "elements move between waves"
         if route is not None:
             why = f"{through_lds} clocks, inside waves {route.clocks} ({route})"
@@ -140,7 +141,7 @@ def _remark_reduction(op: Op, across: bool, ctx: Context) -> None:
     ctx.log.remark("R0503", f"'{op.name}' to %{op.result.name} combines {'; '.join(parts)}", op.loc)
 
 
-def _reshape(rw: Rewriter, op: Op, ctx: Context) -> None:
+def _reshape(rw: Rewriter, op: Op, ctx: Context, in_guard: bool) -> None:
     """A reshape to a layout that does not keep elements in place: first in place, if any layout does, then a conversion."""
     x, t = rw.use(op.operands[0]), op.result.tile
     layout = t.layout
@@ -154,20 +155,20 @@ def _reshape(rw: Rewriter, op: Op, ctx: Context) -> None:
         rw.replace(op, [exchange(rw, x, layout, [op.result.name])])
         return
     value = rw.value("reshape", [x], op.attrs, types=[between], hint=x.name)
-    rw.replace(op, [convert(rw, value, layout, op.result.name, ctx)])
+    rw.replace(op, [convert(rw, value, layout, op.result.name, ctx, in_guard)])
 
 
-def _rule(rw: Rewriter, op: Op, ctx: Context) -> bool:
+def _rule(rw: Rewriter, op: Op, ctx: Context, in_guard: bool) -> bool:
     rw.loc = op.loc
     if op.name == "convert_layout":
         layout = op.result.tile.layout
         assert layout is not None
-        rw.replace(op, [convert(rw, rw.use(op.operands[0]), layout, op.result.name, ctx)])
+        rw.replace(op, [convert(rw, rw.use(op.operands[0]), layout, op.result.name, ctx, in_guard)])
         return True
     if op.name == "reshape" and op.operands[0].tile.rank and op.result.tile.rank:
         if reshapes_in_place(op.operands[0].tile, op.result.tile):
             return False
-        _reshape(rw, op, ctx)
+        _reshape(rw, op, ctx, in_guard)
         return True
     if get(op.name).category == "reduce":
         across = crosses_waves(op)
@@ -179,7 +180,8 @@ def _rule(rw: Rewriter, op: Op, ctx: Context) -> bool:
 
 
 def _run(kernel: Kernel, ctx: Context) -> Kernel:
-    return rewrite(kernel, lambda rw, op: _rule(rw, op, ctx))
+    guarded = {op for guard in kernel.walk() if guard.name == "guard" for op in guard.walk()}
+    return rewrite(kernel, lambda rw, op: _rule(rw, op, ctx, op in guarded))
 
 
 PASS = Pass(

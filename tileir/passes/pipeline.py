@@ -16,6 +16,7 @@ ORDER = (
     "assign-layouts",
     "simplify",
     "lower-conversions",
+    "settle-guards",
     "transposing-reads",
     "layout-lds",
     "register-files",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tileir.ir.diagnostics import error
-from tileir.ir.registry import AttrSpec, Check, OpDef, declare
-from tileir.ir.types import TileType, Type
+from tileir.ir.diagnostics import Note, error
+from tileir.ir.registry import AttrSpec, Check, OpDef, declare, get
+from tileir.ir.types import SharedType, TileType, Type
+from tileir.layout.linear import broadcast_source
 
 
 def _yielded(c: Check, region: int) -> list[Type]:
@@ -163,14 +164,42 @@ def _guard(c: Check) -> Sequence[Type]:
             )
     _carried(c, 0, c.operands[1:])
     _match(c, 0, c.operands[1:], "the guard")
+    _check_cold_region(c)
+    for i, t in enumerate(c.operands[1:], 1):
+        assert isinstance(t, TileType)
+        if t.layout is None:
+            continue
+        rows = broadcast_source(t.layout, need.shape)
+        if need.layout is not None and need.layout != rows:
+            c.fail(
+                "E0312",
+                f"the mask of 'guard' has layout {need.layout}, but the rows of operand {i} lie as {rows}",
+                0,
+                legal="convert_layout the mask first, and carry tiles whose rows lie in the same lanes and waves",
+            )
     return list(c.operands[1:])
+
+
+def _check_cold_region(c: Check) -> None:
+    """Only waves that need a row run the region, so it may read and compute, but nothing outside may see that it ran."""
+    for op in c.regions[0].walk():
+        effects = get(op.name).effects
+        in_lds = any(isinstance(v.type, SharedType) for v in op.operands)
+        if effects & {"atomic", "host"} or ("write" in effects and not in_lds):
+            raise error(
+                "E0517",
+                f"'{op.name}' inside a 'guard', which runs only in waves that need a row",
+                op.loc,
+                notes=(Note("the guard", c.loc),),
+                legal="yield the value and use it behind the guard",
+            )
 
 
 declare(
     OpDef(
         "guard",
         "A cold region: rows whose mask is true get the yielded values, the others keep the carried ones; a wave that needs no row "
-        "skips it.",
+        "skips it. The region reads and computes; it does not write to memory, print or assert.",
         ("need", "init*"),
         _guard,
         level="both",

@@ -8,9 +8,10 @@ from typing import NamedTuple
 from tileir.ir.core import Block, Op, Value
 from tileir.ir.types import FragmentType
 from tileir.lowering.amdgpu.emit import streams, views
+from tileir.lowering.amdgpu.emit.elementwise import operand_pieces
 from tileir.lowering.amdgpu.emit.matrix import place_lasting_operands, plan_of
 from tileir.lowering.amdgpu.emit.state import State, Stream
-from tileir.lowering.amdgpu.emit.tiles import Tile, tied
+from tileir.lowering.amdgpu.emit.tiles import Tile, can_tie, tied
 from tileir.lowering.amdgpu.emit.writer import scalar_type, vector_type
 from tileir.passes.chains import accumulators, carried_links, reached
 
@@ -171,7 +172,10 @@ class Control:
             self.emit(s, op.regions[0])
         w.loc = op.loc
         values, types = self.flat(op.regions[0].terminator.operands, carried)
-        following = [w.binary("add", c, w.const(n) if isinstance(n, int) else n) for c, n in zip(counters, plan.steps, strict=True)]
+        following = [
+            w.binary("add", c, w.const(n) if isinstance(n, int) else n)
+            for c, n in zip(counters, plan.steps, strict=True)
+        ]
         served = w.icmp("ule", following[0], plan.last)
         w.cond_branch(served, body, between, ([*following, *values], [*counter_types, *types]))
         w.start(between)
@@ -231,6 +235,44 @@ class Control:
                 self.emit(self.s, region)
             w.loc = op.loc
             w.branch(after, *self.flat(region.terminator.operands, op.results))
+        w.start(after, self.arguments(op.results))
+        w.mark()
+
+    def guard(self, op: Op) -> None:
+        """A `guard`: a branch that is uniform over the wave, taken if any lane holds a row that is needed, with all lanes
+        active in the region. What comes out of it is tied to its register file as a whole before the paths meet: LLVM
+        breaks a phi into its elements where one of the sides is put together from elements, and moves each."""
+        w, s = self.w, self.s
+        need, *inits = op.operands
+        body, after = w.label(), w.label()
+        rows = list(dict.fromkeys(s.tile(need).scalars(w)))
+        some = rows[0]
+        for row in rows[1:]:
+            some = w.binary("or", some, row, "i1")
+        lanes = w.op(f"rocdl.ballot {some} : i64")
+        w.cond_branch(
+            w.icmp("ne", lanes, w.const(0, "i64"), "i64"), body, after, ((), ()), self.flat(inits, op.results)
+        )
+        w.start(body)
+        region = op.regions[0]
+        for arg, init in zip(region.args, inits, strict=True):
+            s.values[arg] = s.values[init]
+        with w.scope(), s.opaque_symbols(s.opaque_bases is not None):
+            self.emit(s, region)
+        w.loc = op.loc
+        names: list[str] = []
+        types: list[str] = []
+        for y, init, target in zip(region.terminator.operands, inits, op.results, strict=True):
+            travel = self.travels.get(target, Travel())
+            t = vector_type(scalar_type(target.tile.elem), travel.size)
+            masks = operand_pieces(s, need, target.tile, travel.size)
+            m = vector_type("i1", travel.size)
+            new, old = s.tile(y).pieces(w, travel.size), s.tile(init).pieces(w, travel.size)
+            for i, mask in enumerate(masks):
+                chosen = w.select(mask, new(i), old(i), t, m)
+                names.append(tied(w, chosen, t, travel.tie or "v", ordered=False) if can_tie(t) else chosen)
+                types.append(t)
+        w.branch(after, names, types)
         w.start(after, self.arguments(op.results))
         w.mark()
 

@@ -102,6 +102,7 @@ class _Ops:
             "dim": _dim,
             "for": lambda s, op: control.loop(op),
             "if": lambda s, op: control.branch(op),
+            "guard": lambda s, op: control.guard(op),
             "while": lambda s, op: control.repeat(op),
             "philox_bits": lambda s, op: elementwise(s, op, philox),
             "philox_uniform": lambda s, op: elementwise(s, op, philox),

@@ -173,6 +173,12 @@ def tied(w: Writer, value: str, type: str, constraint: str, *, ordered: bool) ->
     return w.bitcast(w.op(text), as_words, type)
 
 
+def can_tie(type: str) -> bool:
+    """Whether a value of the type is whole registers (16-bit scalars and i1 are not)."""
+    type = words(type)
+    return not re.search(r"\bi(1|8|16)$|f16$|x(i1|i8|i16|f16|bf16)>$", type)
+
+
 _NARROW = re.compile(r"vector<(\d+)x(?:i8|i16|f16|bf16)>")
 
 
