@@ -388,7 +388,6 @@ def load(s: State, op: Op) -> None:
     if t.is_scalar:
         s.values[op.result] = _load_scalar(s, op)
         return
-    w = s.w
     layout = t.layout
     assert layout is not None
     n = vector_length(s, op, t)
