@@ -7,16 +7,12 @@ layouts of. types: of the run-time arguments by name, `T` standing for dtype. Th
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import Any
 
 import timing_kernels
-import triton
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
+from compile_child import serve
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon._runtime import GluonASTSource, GluonJITFunction
+from triton_build import build, write
 
 ELEMENTS = {"fp16": gl.float16, "bf16": gl.bfloat16}
 
@@ -54,7 +50,7 @@ def layouts(spec: dict[str, Any], dtype: str, warps: int) -> dict[str, Any]:
     return out
 
 
-def build(request: dict[str, Any]) -> dict[str, Any]:
+def answer(request: dict[str, Any]) -> dict[str, Any]:
     kernel = getattr(timing_kernels, request["kernel"])
     constants = dict(request["constants"])
     if "product" in request:
@@ -63,33 +59,9 @@ def build(request: dict[str, Any]) -> dict[str, Any]:
         made |= {"BM": m, "BN": n, "BK": k}
         constants |= {name: value for name, value in made.items() if name in kernel.arg_names}
     element = request["dtype"]
-    signature = {
-        n: "constexpr" if n in constants else request["types"][n].replace("T", element) for n in kernel.arg_names
-    }
-    hints = {(i,): [["tt.divisibility", 16]] for i, n in enumerate(kernel.arg_names) if n not in constants}
-    source_of = GluonASTSource if isinstance(kernel, GluonJITFunction) else ASTSource
-    source = source_of(kernel, signature=signature, constexprs=constants, attrs=hints)
-    done = triton.compile(source, target=GPUTarget("hip", request["chip"], 64), options=request["options"])
-    with open(request["out"], "wb") as file:
-        file.write(done.asm["hsaco"])
-    return {
-        "lds": done.metadata.shared,
-        "threads": 64 * done.metadata.num_warps,
-        "kernel": done.metadata.name,
-        "triton": triton.__version__,
-    }
-
-
-def main() -> None:
-    answers = sys.stdout
-    sys.stdout = sys.stderr
-    for line in sys.stdin:
-        try:
-            answer = build(json.loads(line))
-        except Exception as error:
-            answer = {"error": f"{type(error).__name__}: {error}"[:2000]}
-        print(json.dumps(answer), file=answers, flush=True)
+    types = {name: kind.replace("T", element) + ":16" for name, kind in request["types"].items()}
+    return write(build(kernel, types, constants, request["chip"], request["options"]), request["out"])
 
 
 if __name__ == "__main__":
-    main()
+    serve(answer)

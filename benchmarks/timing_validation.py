@@ -20,7 +20,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -34,6 +33,8 @@ import numpy as np
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
+
+from compilers import Child  # noqa: E402
 
 from tileir.simulator import Module, Simulator, TimeOptions, estimate  # noqa: E402
 from tileir.simulator.timing.result import Timing  # noqa: E402
@@ -67,14 +68,7 @@ class Compiler:
     def __init__(self, python: str, folder: Path) -> None:
         self.folder, self.count = folder, 0
         environment = os.environ | {"TRITON_CACHE_DIR": str(folder / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
-        self.process = subprocess.Popen(
-            [python, str(HERE / "timing_compile.py")],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            env=environment,
-        )
+        self.child = Child([python, str(HERE / "timing_compile.py")], environment, quiet=True)
 
     def compile(self, rebuild: Point) -> tuple[bytes, Point]:
         """The code object and {lds, threads, kernel, triton}. RuntimeError with the compiler's message."""
@@ -82,18 +76,11 @@ class Compiler:
         path = self.folder / f"{self.count}.hsaco"
         sizes = ("M", "N", "K") if "sizes" in rebuild else ("length",)
         types = {name: "*T" for name in "abcqkvo"} | dict.fromkeys(sizes, "i32") | {"scale": "fp32"}
-        assert self.process.stdin and self.process.stdout
-        self.process.stdin.write(json.dumps(rebuild | {"types": types, "out": str(path)}) + "\n")
-        self.process.stdin.flush()
-        answer = json.loads(self.process.stdout.readline())
-        if "error" in answer:
-            raise RuntimeError(answer["error"])
+        answer = self.child.ask(rebuild | {"types": types, "out": str(path)})
         return path.read_bytes(), answer
 
     def close(self) -> None:
-        assert self.process.stdin
-        self.process.stdin.close()
-        self.process.wait(30)
+        self.child.stop()
 
 
 class Kernel:

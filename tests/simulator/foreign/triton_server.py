@@ -6,44 +6,28 @@ A request is {kernel, chip, types, constants, options, out}: types of the run-ti
 
 from __future__ import annotations
 
-import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import gluon_kernels
 import triton
 import triton_kernels
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
-from triton.experimental.gluon._runtime import GluonASTSource
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "benchmarks"))
+
+from compile_child import serve
+from triton_build import build, write
 
 
-def build(request: dict[str, Any]) -> dict[str, Any]:
-    types: dict[str, str] = request["types"]
-    constants: dict[str, Any] = request["constants"]
+def answer(request: dict[str, Any]) -> dict[str, Any]:
     explicit = hasattr(gluon_kernels, request["kernel"])
     kernel = getattr(gluon_kernels if explicit else triton_kernels, request["kernel"])
-    names = kernel.arg_names
-    signature = {n: "constexpr" if n in constants else types[n].removesuffix(":16") for n in names}
-    hints = {(i,): [["tt.divisibility", 16]] for i, n in enumerate(names) if types.get(n, "").endswith(":16")}
-    fixed = {n: getattr(triton.language, v[3:]) if str(v).startswith("tl.") else v for n, v in constants.items()}
-    source = (GluonASTSource if explicit else ASTSource)(kernel, signature=signature, constexprs=fixed, attrs=hints)
-    done = triton.compile(source, target=GPUTarget("hip", request["chip"], 64), options=request["options"])
-    with open(request["out"], "wb") as file:
-        file.write(done.asm["hsaco"])
-    return {"lds": done.metadata.shared, "threads": 64 * done.metadata.num_warps, "kernel": done.metadata.name}
-
-
-def main() -> None:
-    answers = sys.stdout
-    sys.stdout = sys.stderr
-    for line in sys.stdin:
-        try:
-            answer = build(json.loads(line))
-        except Exception as error:
-            answer = {"error": f"{type(error).__name__}: {error}"[:2000]}
-        print(json.dumps(answer), file=answers, flush=True)
+    constants = {
+        n: getattr(triton.language, v[3:]) if str(v).startswith("tl.") else v for n, v in request["constants"].items()
+    }
+    return write(build(kernel, request["types"], constants, request["chip"], request["options"]), request["out"])
 
 
 if __name__ == "__main__":
-    main()
+    serve(answer)
