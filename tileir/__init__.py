@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tileir.api.compiled import CompiledKernel, Job, compile, compile_many
     from tileir.api.schedule import ScheduleBuilder
     from tileir.api.values import Access, Size, Span, Tile, View, cdiv, span, symbol
+    from tileir.bundle import Bundle, BundledKernel, BundleError, load_bundle, write_bundle
     from tileir.frontend import parse, parse_file
     from tileir.ir.binding import LaunchError
     from tileir.ir.diagnostics import CompileError, Diagnostic
@@ -31,6 +32,7 @@ _HOMES = {
     "tileir.api.compiled": ("CompiledKernel", "Job", "compile", "compile_many"),
     "tileir.api.schedule": ("ScheduleBuilder",),
     "tileir.api.values": ("Access", "Size", "Span", "Tile", "View", "cdiv", "span", "symbol"),
+    "tileir.bundle": ("Bundle", "BundleError", "BundledKernel", "load_bundle", "write_bundle"),
     "tileir.frontend": ("parse", "parse_file"),
     "tileir.ir.binding": ("LaunchError",),
     "tileir.ir.diagnostics": ("CompileError", "Diagnostic"),
@@ -63,11 +65,53 @@ if TYPE_CHECKING:
     f4E2M1FN: Elem
 
 __all__ = [
-    "Access", "CompileError", "CompiledKernel", "Device", "DeviceError", "Diagnostic", "Elem", "Job", "KernelBuilder",
-    "LaunchError", "ScheduleBuilder", "Size", "Span", "Tile", "View", "bf16", "cdiv", "compile", "compile_many",
-    "device_names", "f4E2M1FN", "f6E2M3FN", "f6E3M2FN", "f8E4M3FN", "f8E4M3FNUZ", "f8E5M2", "f8E5M2FNUZ", "f8E8M0FNU",
-    "f16", "f32", "f64", "get_device", "i1", "i8", "i16", "i32", "i64", "load_code_object", "parse", "parse_file", "span",
+    "Access",
+    "Bundle",
+    "BundleError",
+    "BundledKernel",
+    "CompileError",
+    "CompiledKernel",
+    "Device",
+    "DeviceError",
+    "Diagnostic",
+    "Elem",
+    "Job",
+    "KernelBuilder",
+    "LaunchError",
+    "ScheduleBuilder",
+    "Size",
+    "Span",
+    "Tile",
+    "View",
+    "bf16",
+    "cdiv",
+    "compile",
+    "compile_many",
+    "device_names",
+    "f4E2M1FN",
+    "f6E2M3FN",
+    "f6E3M2FN",
+    "f8E4M3FN",
+    "f8E4M3FNUZ",
+    "f8E5M2",
+    "f8E5M2FNUZ",
+    "f8E8M0FNU",
+    "f16",
+    "f32",
+    "f64",
+    "get_device",
+    "i1",
+    "i8",
+    "i16",
+    "i32",
+    "i64",
+    "load_bundle",
+    "load_code_object",
+    "parse",
+    "parse_file",
+    "span",
     "symbol",
+    "write_bundle",
 ]  # fmt: skip
 
 

@@ -53,6 +53,8 @@ examples:
     tileir-opt staged.tile --start-from assign-layouts -o gemm.hsaco
     tileir-opt gemm.tile --target gfx950 -o gemm.s
     tileir-opt gemm.s --target gfx950 --start-from asm -o gemm.hsaco
+  code objects for two chips and two tile sizes in one file (docs/bundles.md):
+    tileir-opt gemm.tile --bundle gemm.tileb --target gfx942 --target gfx950 --set BM=128,BN=128 --set BM=64,BN=64
   find the pass that breaks a kernel (runs the interpreter before and after each):
     tileir-opt gemm.tile --target gfx950 --verify-each run --emit tile
 
@@ -64,7 +66,13 @@ def parser() -> argparse.ArgumentParser:
     p = Parser(prog="tileir-opt", description=DESCRIPTION, epilog=EPILOG)
     p.add_argument("file", nargs="?", help="the input; - is standard input")
     p.add_argument("-k", "--kernel", default="", metavar="NAME", help="which kernel (default: the only one)")
-    p.add_argument("--target", default="", metavar="CHIP", help="gfx942 or gfx950 (default: what the text is bound to)")
+    p.add_argument(
+        "--target",
+        action="append",
+        default=[],
+        metavar="CHIP",
+        help="gfx942 or gfx950 (default: what the text is bound to); several times for --bundle",
+    )
     p.add_argument(
         "-D", dest="define", action="append", default=[], metavar="NAME=VALUE", help="a compile-time parameter"
     )
@@ -79,6 +87,19 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument(
         "-o", dest="output", metavar="OUT", help="output file, written whole or not at all (default: stdout)"
+    )
+    p.add_argument(
+        "--bundle",
+        metavar="OUT",
+        help="write one file with code objects for every --target and every --set, of the kernel that -k names or all",
+    )
+    p.add_argument(
+        "--set",
+        dest="sets",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE,…",
+        help="with --bundle: one set of compile-time parameters, besides those of -D; several times, the preferred one first",
     )
     p.add_argument(
         "--format",
@@ -159,6 +180,8 @@ def _main(argv: Sequence[str]) -> int:
         write_output(args.output, format_text(text, name))
         return EXIT_OK
     log = Log()
+    if args.bundle:
+        return _bundle(args, text, name, log)
     if args.verify_diagnostics:
         return _verify_diagnostics(args, text, name, log)
     try:
@@ -168,6 +191,19 @@ def _main(argv: Sequence[str]) -> int:
         raise
     report(log.diagnostics, {name: text}, remarks=args.remarks)
     write_output(args.output, data)
+    return EXIT_OK
+
+
+def _bundle(args: argparse.Namespace, text: str, name: str, log: Log) -> int:
+    from tileir.tools.bundling import compile_bundle
+
+    try:
+        data = compile_bundle(args, text, name, log)
+    except CompileError as e:
+        report(log.diagnostics, e.sources or {name: text}, remarks=args.remarks)
+        raise
+    report(log.diagnostics, {name: text}, remarks=args.remarks)
+    write_output(args.bundle, data)
     return EXIT_OK
 
 
@@ -185,6 +221,14 @@ def _meaning(code: str) -> str:
 
 def _check(args: argparse.Namespace) -> None:
     """Settles what to emit and rejects options that contradict each other."""
+    targets: list[str] = args.target
+    if args.bundle:
+        _check_bundle(args)
+    elif args.sets:
+        raise UsageError("--set is for --bundle; -D sets a parameter otherwise")
+    elif len(targets) > 1:
+        raise UsageError(f"one --target, not {len(targets)}; --bundle OUT compiles for several")
+    args.targets, args.target = targets, "".join(targets[:1])
     if args.format and (
         args.emit or args.stop_after or args.start_from or args.explain_lds or args.explain_layouts or args.define
     ):
@@ -221,6 +265,30 @@ def _check(args: argparse.Namespace) -> None:
         if wanted not in labels:
             raise UsageError(f"--print-after: there is no pass '{wanted}'; passes: {', '.join(labels)}")
     args.parameters = parameters(args.define)
+
+
+def _check_bundle(args: argparse.Namespace) -> None:
+    """A bundle is compiled from the text, whole, and nothing else is written."""
+    others = {
+        "-o": args.output,
+        "--emit": args.emit,
+        "--format": args.format,
+        "--stop-after": args.stop_after,
+        "--start-from": args.start_from,
+        "--print-after": args.print_after or args.print_after_all,
+        "--verify-each": args.verify_each != "off",
+        "--verify-diagnostics": args.verify_diagnostics,
+        "--explain-lds": args.explain_lds,
+        "--explain-layouts": args.explain_layouts,
+    }
+    given = [name for name, value in others.items() if value]
+    if given:
+        raise UsageError(f"--bundle writes code objects to its file; leave {', '.join(given)} away")
+    if not args.target:
+        raise UsageError("--bundle needs at least one --target")
+    twice = [t for i, t in enumerate(args.target) if t in args.target[:i]]
+    if twice:
+        raise UsageError(f"--target {twice[0]} is given twice")
 
 
 def _compile(args: argparse.Namespace, text: str, name: str, log: Log) -> str | bytes:
