@@ -15,6 +15,7 @@ from tileir.runtime.device import (
 from tileir.runtime.devices import default_device, device_names, devices, get_device
 from tileir.runtime.interface import load_code_object
 from tileir.runtime.launch import launch
+from tileir.runtime.measure import Measurement, benchmark
 
 __all__ = [
     "Argument",
@@ -26,7 +27,9 @@ __all__ = [
     "DeviceError",
     "DeviceProperties",
     "Event",
+    "Measurement",
     "Stream",
+    "benchmark",
     "compare",
     "default_device",
     "device_names",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 import weakref
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -295,11 +295,20 @@ class HipDevice(Device):
         stream: Stream | None = None,
         dynamic_lds: int = 0,
     ) -> None:
+        self.prepare(compiled, grid, args, dynamic_lds)(stream)
+
+    def prepare(
+        self, compiled: Compiled, grid: tuple[int, ...], args: Sequence[Argument], dynamic_lds: int = 0
+    ) -> Callable[[Stream | None], None]:
+        """The launch as a function of its stream, to be called any number of times. Raises DeviceError."""
         function = self.function(compiled, dynamic_lds)
-        packed = kernarg(args, function.metadata)
-        frame = function.frame(packed)
-        with self.current():
-            function.launch(grid, compiled.block, frame, stream.handle if stream else None, dynamic_lds)
+        frame = function.frame(kernarg(args, function.metadata))
+
+        def run(stream: Stream | None) -> None:
+            with self.current():
+                function.launch(grid, compiled.block, frame, stream.handle if stream else None, dynamic_lds)
+
+        return run
 
     def synchronize(self) -> None:
         with self.current():
