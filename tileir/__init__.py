@@ -23,7 +23,20 @@ if TYPE_CHECKING:
     from tileir.ir.binding import LaunchError
     from tileir.ir.diagnostics import CompileError, Diagnostic
     from tileir.ir.types import Elem
-    from tileir.runtime import Device, DeviceError, device_names, get_device, load_code_object
+    from tileir.runtime import (
+        Device,
+        DeviceError,
+        DeviceProperties,
+        Event,
+        Measurement,
+        Stream,
+        benchmark,
+        default_device,
+        device_names,
+        devices,
+        get_device,
+        load_code_object,
+    )
 
 __version__ = "0.1.0"
 
@@ -37,7 +50,20 @@ _HOMES = {
     "tileir.ir.binding": ("LaunchError",),
     "tileir.ir.diagnostics": ("CompileError", "Diagnostic"),
     "tileir.ir.types": ("Elem",),
-    "tileir.runtime": ("Device", "DeviceError", "device_names", "get_device", "load_code_object"),
+    "tileir.runtime": (
+        "Device",
+        "DeviceError",
+        "DeviceProperties",
+        "Event",
+        "Measurement",
+        "Stream",
+        "benchmark",
+        "default_device",
+        "device_names",
+        "devices",
+        "get_device",
+        "load_code_object",
+    ),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 _ELEMS = (
@@ -73,21 +99,28 @@ __all__ = [
     "CompiledKernel",
     "Device",
     "DeviceError",
+    "DeviceProperties",
     "Diagnostic",
     "Elem",
+    "Event",
     "Job",
     "KernelBuilder",
     "LaunchError",
+    "Measurement",
     "ScheduleBuilder",
     "Size",
     "Span",
+    "Stream",
     "Tile",
     "View",
+    "benchmark",
     "bf16",
     "cdiv",
     "compile",
     "compile_many",
+    "default_device",
     "device_names",
+    "devices",
     "f4E2M1FN",
     "f6E2M3FN",
     "f6E3M2FN",
