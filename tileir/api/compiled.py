@@ -20,7 +20,7 @@ from tileir.ir.diagnostics import CompileError, Diagnostic, Log
 from tileir.ir.printer import print_module
 from tileir.ir.types import Elem
 from tileir.passes.manager import find_kernel, run_pipeline, step_names
-from tileir.runtime import Device, get_device, launch
+from tileir.runtime import BufferView, Device, Stream, default_device, get_device, launch
 
 Source = str | Path | Module | Kernel | KernelBuilder
 Parameters = Mapping[str, int | float | bool | str | Elem]
@@ -134,14 +134,27 @@ class CompiledKernel:
         *,
         device: Device | str | None = None,
         symbols: Mapping[str, int] | None = None,
+        stream: Stream | None = None,
         **named: Any,
     ) -> Binding:
-        """Runs the kernel and waits. Arguments by name, in a mapping or as keywords: NumPy arrays or device buffers for views,
-        numbers for scalars. The device is by default the simulator of the chip. Returns what the launch was bound to.
-        Raises LaunchError for arguments that do not fit, DeviceError for what goes wrong on the device."""
-        if device is None or isinstance(device, str):
-            device = get_device(device or f"simulator:{self.target}")
-        return launch(self, {**(arguments or {}), **named}, device, symbols=symbols)
+        """Runs the kernel. Arguments by name, in a mapping or as keywords: arrays of the host or the device for views (NumPy,
+        PyTorch, DLPack, `__cuda_array_interface__`, buffers), numbers for scalars. The device is by default a GPU of the kernel's
+        chip, or that of a `BufferView` among the arguments, else the simulator of the chip. Waits unless all arrays are a GPU's.
+        Returns what the launch was bound to. Raises LaunchError for arguments that do not fit, DeviceError for what goes wrong
+        on the device."""
+        if arguments is not None:
+            named = {**arguments, **named}
+        if device is None:
+            device = stream.device if stream is not None else self._device(named)
+        elif isinstance(device, str):
+            device = get_device(device)
+        return launch(self, named, device, symbols=symbols, stream=stream)
+
+    def _device(self, arguments: Mapping[str, Any]) -> Device:
+        for value in arguments.values():
+            if isinstance(value, BufferView):
+                return value.buffer.device
+        return default_device(self.target)
 
     def save(self, path: str | Path) -> None:
         """Writes the code object."""
