@@ -39,6 +39,8 @@ writes, a buffer that is used in other ways.
 
 from __future__ import annotations
 
+import math
+
 from tileir.ir.core import Kernel, Op, Value
 from tileir.ir.diagnostics import CompileError
 from tileir.ir.rewriter import Rewriter, rewrite
@@ -48,11 +50,8 @@ from tileir.passes.hazards import Memory
 from tileir.passes.lds_sizes import buffers
 from tileir.passes.loop_stages import Plan, allocation, depth_of, plan, plans
 from tileir.passes.pipeliner import Pipeliner
-from tileir.passes.schedule_loops import products_of, scheduled
+from tileir.passes.schedule_loops import product_clocks, products_of, scheduled
 
-# What a tile should be on its way for, in clocks: what memory takes to answer under load. A published measurement of MI300X gives
-# 0.8 us for HBM at 2.1 GHz (see LOAD_AHEAD in `late`); more stages than it takes only cost LDS.
-LATENCY = 1700
 MOST_DEPTH = 4
 
 
@@ -97,19 +96,15 @@ def _open_plan(loop: Op, kernel: Kernel, memory: Memory, depth: int) -> Plan | N
 
 
 def _depth(made: Plan, ctx: Context, kernel: Kernel) -> int:
-    """The smallest depth at which a tile is on its way for `LATENCY`."""
+    """The smallest depth at which a tile is on its way for as long as memory takes under load."""
     products = products_of(made)
     waves = kernel.attrs["waves"]
     assert products is not None and isinstance(waves, int)
-    clocks = 0
-    for step in products.weave.sequence:
-        m, n, k = step.mma.attrs["instr"]  # type: ignore[misc]
-        a, b = (v.tile.elem.name for v in step.mma.operands[:2])
-        acc = step.mma.result.tile.elem.name
-        fitting = [i for i in ctx.target.mfmas_for(a, b, acc) if (i.m, i.n, i.k) == (m, n, k)]
-        clocks += ctx.target.mfma_clocks(fitting[0], a, b) if fitting else 0
-    clocks *= max(1, waves // ctx.target.simds_per_cu)
-    return min(MOST_DEPTH, max(2, 1 + -(-LATENCY // max(1, clocks))))
+    clocks = (
+        products.weave.steps * product_clocks(products.weave, ctx.target) * max(1, waves // ctx.target.simds_per_cu)
+    )
+    latency = float(ctx.target.fact("loaded_latency_ns").value) * 1e-9 * ctx.target.clock_hz
+    return min(MOST_DEPTH, max(2, 1 + math.ceil(latency / clocks)))
 
 
 def _shallower(kernel: Kernel, ctx: Context, chosen: dict[Op, Plan]) -> dict[Op, Plan]:
@@ -126,9 +121,6 @@ def _shallower(kernel: Kernel, ctx: Context, chosen: dict[Op, Plan]) -> dict[Op,
 
 def _write(kernel: Kernel, ctx: Context, staged: dict[Op, Plan]) -> Kernel:
     """The kernel with these loops in their pipelined form."""
-    waves = kernel.attrs["waves"]
-    assert isinstance(waves, int)
-    budget = ctx.target.registers_per_wave(max(1, -(-waves // ctx.target.simds_per_cu)))
     fills: dict[Op, tuple[Plan, Op]] = {}  # by allocation
     for made in staged.values():
         for fill in (*made.copies, *made.stores):
@@ -162,7 +154,7 @@ def _write(kernel: Kernel, ctx: Context, staged: dict[Op, Plan]) -> Kernel:
             return True
         if op not in staged:
             return False
-        scheduler = scheduled(rw, staged[op], stages[op], kernel, budget)
+        scheduler = scheduled(rw, staged[op], stages[op], kernel, ctx.target)
         rw.replace(op, (scheduler or Pipeliner(rw, staged[op], stages[op], kernel)).write())
         return True
 

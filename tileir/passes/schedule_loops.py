@@ -14,10 +14,16 @@ from tileir.passes.outstanding import instructions
 from tileir.passes.pipeliner import Pipeliner
 from tileir.passes.pressure import registers_of
 from tileir.passes.weave import Operand, Read, Step, Weave, lags, peak_fragments, weave
+from tileir.target import Target
 
 LANES = 64
 # Matrix instructions between a read and its use: LDS answers after about 130 clocks, and a matrix instruction takes at least 16.
 AHEAD = 8
+# Bytes of a direct copy of 16 bytes a lane; copies of all waves are spread so that they take a part of the bandwidth of the CU, and
+# end before the next turn.
+COPY_BYTES = 1024
+SLACK = 1.0
+MOST_OF_ITERATION = 0.75
 # Registers for addresses and temporaries beside accumulators, fragments and loads on their way.
 RESERVE = 32
 
@@ -72,12 +78,23 @@ def _is_scalar(op: Op) -> bool:
     )
 
 
-def scheduled(rw: Rewriter, plan: Plan, stages: dict[Op, list[Value]], kernel: Kernel, budget: int) -> Scheduler | None:
+def scheduled(rw: Rewriter, plan: Plan, stages: dict[Op, list[Value]], kernel: Kernel, target: Target) -> Scheduler | None:
     """The writer of a loop that can be scheduled, None for others and where the text asks for the plain order."""
     if plan.loop.attrs.get("pattern", "") == "plain":
         return None
     products = products_of(plan)
-    return None if products is None else Scheduler(rw, plan, stages, kernel, products, budget)
+    return None if products is None else Scheduler(rw, plan, stages, kernel, products, target)
+
+
+def product_clocks(order: Weave, target: Target) -> float:
+    """Clocks of a SIMD that a matrix instruction of an iteration takes on average."""
+    total = 0
+    for step in order.sequence:
+        instr = step.mma.attrs["instr"]
+        a, b = (v.tile.elem.name for v in step.mma.operands[:2])
+        fitting = [i for i in target.mfmas_for(a, b, step.mma.result.tile.elem.name) if (i.m, i.n, i.k) == instr]
+        total += target.mfma_clocks(fitting[0], a, b) if fitting else 0
+    return max(1.0, total / order.steps)
 
 
 @dataclass
@@ -99,7 +116,13 @@ class Scheduler(Pipeliner):
     """Writes one loop as single instructions."""
 
     def __init__(
-        self, rw: Rewriter, plan: Plan, stages: dict[Op, list[Value]], kernel: Kernel, products: Products, budget: int
+        self,
+        rw: Rewriter,
+        plan: Plan,
+        stages: dict[Op, list[Value]],
+        kernel: Kernel,
+        products: Products,
+        target: Target,
     ):
         super().__init__(rw, plan, stages, kernel)
         self.kernel = kernel
@@ -108,8 +131,13 @@ class Scheduler(Pipeliner):
         self.first = self._first_operands()
         self.counts = self._fragment_counts()
         self.two_turns = plan.depth == 2
-        self.waves = kernel.attrs["waves"]
-        self.budget = budget
+        waves = kernel.attrs["waves"]
+        assert isinstance(waves, int)
+        self.waves = waves
+        per_simd = max(1, -(-waves // target.simds_per_cu))
+        self.budget = target.registers_per_wave(per_simd)
+        clocks = product_clocks(self.weave, target) * per_simd
+        self.spacing = SLACK * COPY_BYTES * waves / target.fact("global_bytes_per_clock").value / clocks
         self.lag, self.fits = 0, False
         self.settle()
 
@@ -350,41 +378,80 @@ class Scheduler(Pipeliner):
             emit()
         tile.fragments = upcoming
 
+    def copy_places(self) -> list[tuple[float, Op, int]]:
+        """Where the instructions of all copies stand, counted from the iteration `depth` before theirs: from its first turn on, as far
+        apart as all waves together can be served, in the order in which the tile is read; before the first turn of the next."""
+        start = self.weave.start(len(self.weave.slices) - 1) + self.lag
+        one, two = self.groups()
+        found = [(f, i) for f in map(self.fill_of, (*one, *two)) if f in self.plan.copies for i in range(self.parts(f))]
+        spacing = min(self.spacing, self.weave.steps * MOST_OF_ITERATION / max(1, len(found)))
+        return [(start + spacing * n, f, i) for n, (f, i) in enumerate(found)]
+
+    def under_way(self, place: float, group: Sequence[Op]) -> int:
+        """Copies that may be under way at a turn at `place` that waits for those of the next tile in a group: instructions that every
+        wave certainly issues after the last of them, in the steady state."""
+        n, depth = self.weave.steps, self.plan.depth
+        fills = {self.fill_of(load) for load in group}
+        places = self.copy_places()
+        needed = max((p + (1 - depth) * n for p, f, _ in places if f in fills), default=None)
+        if needed is None:
+            return -1
+        newer = (
+            self.certain(f, i) for p, f, i in places for j in range(-depth, 1) if needed < p + j * n < place
+        )  # fmt: skip
+        return sum(newer)
+
+    def certain(self, copy: Op, part: int) -> int:
+        """1 for an instruction of a copy that every wave issues, 0 for one that some may skip."""
+        return int(part < instructions(copy, self.kernel))
+
     def _turns(self, events: list[Event], tile: _Tile, *, fetch: bool, left: int | None) -> None:
         """The turns of an iteration, and with `fetch` the copies, loads and LDS writes that follow them."""
         plan, n = self.plan, self.weave.steps
         start = self.weave.start(len(self.weave.slices) - 1) + self.lag
         middle = start + self.weave.second_turn
         one, two = self.groups()
-        k1, k2, whole = self.copies_of(one), self.copies_of(two), self.copies_of([*one, *two])
-        older = (plan.depth - 2 if left is None else left) * whole
+        ahead, behind = plan.depth if plan.copies else 0, plan.depth - 1 if plan.copies else 0
         values: dict[Value, Value] = {}
+        before: dict[Value, Value] = {}
+
+        def count(place: float, group: Sequence[Op]) -> int:
+            if left is None:
+                return self.under_way(place, group)
+            late = sum(self.certain(f, i) for p, f, i in self.copy_places() if p >= n)
+            return max(0, left * self.copies_of([*one, *two]) - late)
 
         def first() -> None:
-            self.turn(older + (k2 if self.two_turns and left is None else 0), lgkm=True)
+            self.turn(count(start, one), lgkm=True)
             if fetch:
-                ahead = plan.depth if plan.copies else 0
                 values.update(self.addressed(self.index(tile.index, plan.depth), tile.number + ahead))
 
-        def copies(group: Sequence[Op]) -> list[Callable[[], None]]:
-            found = [f for f in map(self.fill_of, group) if f in plan.copies]
-            return (
-                [lambda f=f, i=i: self.copy_part(f, i, values) for f in found for i in range(self.parts(f))]
-                if fetch
-                else []
-            )
+        def previous() -> None:
+            before.update(self.addressed(self.index(tile.index, plan.depth - 1), tile.number + behind))
 
         events.append((start, -2, first))
+        if fetch:
+            places = self.copy_places()
+            if any(p >= n for p, _, _ in places):
+                events.append((0, -3, previous))
+            for p, f, i in places:
+                late = p >= n
+                copy = (
+                    (lambda f=f, i=i: self.copy_part(f, i, before))
+                    if late
+                    else (lambda f=f, i=i: self.copy_part(f, i, values))
+                )
+                events.append((p - n if late else p, 1000 + len(events), copy))
         keys = self.held_keys() if plan.loads and fetch else []
         held = dict(tile.held)
         stores = [lambda key=key: self.store_piece(key, held, tile.number + plan.depth - 1) for key in keys]
         loads = [lambda key=key: self.load_piece(key, values, tile.held) for key in keys]
         if not self.two_turns:
-            _spread(events, start, n, [*copies(one), *stores, *loads])
+            _spread(events, start, n, [*stores, *loads])
             return
-        _spread(events, start, middle, [*copies(one), *stores])
-        events.append((middle, -1, lambda: self.turn(older + (k1 if fetch else 0), lgkm=bool(keys))))
-        _spread(events, middle, n, [*copies(two), *loads])
+        _spread(events, start, middle, stores)
+        events.append((middle, -1, lambda: self.turn(count(middle, two), lgkm=bool(keys))))
+        _spread(events, middle, n, loads)
 
     # -- the loop ------------------------------------------------------------------------------------------------
 
@@ -422,10 +489,9 @@ class Scheduler(Pipeliner):
         one, two = self.groups()
         for t in range(plan.depth if plan.copies else 0):
             values = self.addressed(self.index(start, t), t)
-            for fill in map(self.fill_of, (*one, *two)):
-                if fill in plan.copies:
-                    for i in range(self.parts(fill)):
-                        self.copy_part(fill, i, values)
+            for place, fill, i in self.copy_places():
+                if t < plan.depth - 1 or place < self.weave.steps:
+                    self.copy_part(fill, i, values)
         tile = _Tile(0, start, {}, acc)
         keys = self.held_keys() if plan.loads else []
         for t in range(plan.depth if keys else 0):
@@ -435,7 +501,8 @@ class Scheduler(Pipeliner):
             if t < plan.depth - 1:
                 for key in keys:
                     self.store_piece(key, tile.held, t)
-        self.turn((plan.depth - 1) * self.copies_of([*one, *two]), lgkm=bool(keys))
+        late = sum(self.certain(f, i) for p, f, i in self.copy_places() if p >= self.weave.steps)
+        self.turn((plan.depth - 1) * self.copies_of([*one, *two]) - late, lgkm=bool(keys))
         for r, p in zip(self.weave.reads[0], self.weave.positions(0, self.lag), strict=True):
             if p < 0:
                 self.read(r, 0, tile.fragments)
