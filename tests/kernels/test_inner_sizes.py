@@ -100,7 +100,7 @@ def test_rows_of_any_width_in_lds(chip: str, inner: int) -> None:
 ROTATED = """tileir 1
 
 kernel @k(%X: global<f32[16, 20]>, %Y: global<f32[16, 20]>) grid(1) with(target = @CHIP, waves = 1) {
-  %s = shared_alloc() : shared<f32[16, 20], rotate(16, 12, 4, 1, 2)>
+  %s = shared_alloc() : shared<f32[16, 20], @LDS>
   @FILL
   %y = shared_load(%s)
      : tile<f32[16, 20], linear(reg = [[0, 1], [0, 2], [0, 16]], lane = [[1, 0], [2, 0], [4, 0], [8, 0], [0, 4], [0, 8]], wave = [])>
@@ -115,13 +115,19 @@ FILLS = {
 }
 
 
+WRITTEN = ("rotate(16, 12, 4, 1, 2)", "blocks(16)", "blocks(16, 6, 32, 7, 16, 8, 192, 9, 96)", "padded(96)")
+
+
+@pytest.mark.parametrize("lds", WRITTEN)
 @pytest.mark.parametrize("fill", list(FILLS))
 @pytest.mark.parametrize("chip", CHIPS)
-def test_turned_rows(chip: str, fill: str) -> None:
-    """A written rotation of rows of 80 bytes, with holes in the registers, filled in every way."""
+def test_written_layouts_of_odd_rows(chip: str, fill: str, lds: str) -> None:
+    """A written layout of rows of 80 bytes, with holes in the registers, filled in every way."""
     if fill == "direct" and chip == "gfx942":
         return  # its direct copies take 4 bytes, of which a piece of 16 cannot be made
-    text = ROTATED.replace("@FILL", FILLS[fill]).replace("@CHIP", chip)
+    if fill == "direct" and "padded" in lds:
+        return  # direct copies fill consecutive places
+    text = ROTATED.replace("@FILL", FILLS[fill]).replace("@CHIP", chip).replace("@LDS", lds)
     kernel = compile_kernel(parse(text, "r.tile"), "", chip, Options(start_from="layout-lds"))
     x = np.arange(320, dtype=np.float32).reshape(16, 20)
     y = np.zeros_like(x)
@@ -131,5 +137,32 @@ def test_turned_rows(chip: str, fill: str) -> None:
     assert np.array_equal(x, y)
     assert kernel.final is not None
     (report,) = analyse(kernel.final, get_target(chip))
-    assert str(report.proof.shared) == "rotate(16, 12, 4, 1, 2)"
+    assert str(report.proof.shared) == lds
     assert max(trace.degrees.values()) == max(p.degree for p in report.proof.accesses)
+
+
+RAGGED = """tileir 1
+
+kernel @k(%X: global<f16[20, 48]>, %Y: global<f16[20, 48]>) grid(1) with(target = gfx950, waves = 1) {
+  %s = shared_alloc() : shared<f16[20, 48], @LDS>
+  copy_async<bytes = 16>(%X[0 +: 20, 0 +: 48], %s)
+  %y = shared_load(%s)
+     : tile<f16[20, 48], linear(reg = [[0, 1], [0, 2], [16, 0]], lane = [[1, 0], [2, 0], [4, 0], [8, 0], [0, 4], [0, 8]], wave = [], reps = [1, 3])>
+  store<bytes = 8, via = global>(%y, %Y[0 +: 20, 0 +: 48])
+}
+"""
+
+
+@pytest.mark.parametrize("lds", ["blocks(32)", "blocks(16, 9, 128, 10, 64)", "blocks(32, 5, 16, 10, 32, 11, 224)"])
+def test_direct_copies_fill_what_lies_between_blocks(lds: str) -> None:
+    """20 rows of 96 bytes: blocks of 640 or 320 bytes begin at multiples of 256, and what lies between belongs to no row."""
+    kernel = compile_kernel(
+        parse(RAGGED.replace("@LDS", lds), "r.tile"), "", "gfx950", Options(start_from="layout-lds")
+    )
+    assert kernel.final is not None
+    (alloc,) = (op for op in kernel.final.walk() if op.name == "shared_alloc")
+    assert alloc.result.type.layout.size_bytes > 20 * 96  # type: ignore[union-attr]
+    x = np.arange(960, dtype=np.float16).reshape(20, 48)
+    y = np.zeros_like(x)
+    launch(kernel, {"X": x, "Y": y}, device("simulator:gfx950"))
+    assert np.array_equal(x, y)

@@ -91,10 +91,15 @@ def test_holes_along_both_dimensions(dtype: str, k: int, n: int) -> None:
     run(dtype, k, n, operand(dtype, k, n, None))
 
 
-@pytest.mark.parametrize("lds", ["rows", "swizzle(2, 4, 3)", "xor(6, 16, 8, 48)", "padded(80)", "rotate(16, 6, 1)"])
+BLOCKS = "blocks(16, 5, 8, 7, 24, 10, 64, 11, 16)"
+
+
+@pytest.mark.parametrize(
+    "lds", ["rows", "swizzle(2, 4, 3)", "xor(6, 16, 8, 48)", "padded(80)", "rotate(16, 6, 1)", BLOCKS]
+)
 @pytest.mark.parametrize("dtype", ["bf16", "i8"])
 def test_every_lds_layout(dtype: str, lds: str) -> None:
-    n = (48 if "rotate" in lds else 32) * (1 if dtype == "bf16" else 2)
+    n = (48 if "rotate" in lds or "blocks" in lds else 32) * (1 if dtype == "bf16" else 2)
     if "padded" in lds:
         lds = f"padded({n * ELEMS[dtype].bytes + 16})"
     run(dtype, 64, n, operand(dtype, 64, n, same(64)), f", {lds}")

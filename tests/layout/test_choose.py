@@ -13,6 +13,7 @@ from tileir.layout import (
     address_bases,
     blocked,
     choose,
+    choose_free,
     mma_layouts,
     prove,
     transposed_source,
@@ -72,20 +73,39 @@ def fragment_of_80_byte_rows() -> Access:
     return Access("fragment", GFX942["ds_read_b128"], (LANE % 16)[None], (LANE // 16 * 8)[None])
 
 
-def test_padding_where_no_xor_is_free() -> None:
+@pytest.mark.parametrize("direct_bytes", [None, 16])
+def test_blocks_where_rows_are_no_power_of_two(direct_bytes: int | None) -> None:
     access = fragment_of_80_byte_rows()
-    shared, proof = choose((16, 40), 16, [access])
-    # 80-byte rows: lane 1 at 80 and lane 20 at 4 * 80 + 16 = 336 = 80 (mod 128) are served together. 96-byte rows: the
-    # 16-byte pieces of lanes 0-3, 20-23 are 0, 6, 12, 18, 25, 31, 37, 43 = 0, 6, 4, 2, 1, 7, 5, 3 (mod 8)
+    shared, proof = choose((16, 40), 16, [access], direct_bytes=direct_bytes)
+    # 80-byte rows: lane 1 at 80 and lane 20 at 4 * 80 + 16 = 336 = 80 (mod 128) are served together. Five blocks of 16 bytes: the
+    # 16-byte pieces of lanes 0-3, 20-23 are 0-3 and, in the next block, 256 bytes on, 4-7
     assert prove(SharedLayout(16, 40, 16), [access]).degree == 2
-    assert proof.conflict_free and str(shared) == "padded(96)"
+    assert proof.conflict_free and str(shared) == "blocks(16)" and shared.size_bytes == 1280
 
 
-def test_direct_loads_forbid_row_padding() -> None:
-    shared, proof = choose((16, 40), 16, [fragment_of_80_byte_rows()], direct_bytes=16)
-    assert shared.allows_direct(16) and proof.degree == 2
+def test_padding_where_no_xor_is_free() -> None:
+    # 6-byte rows: a block of the power of two in them holds 2 bytes, less than the 4 that lanes share
+    access = Access("column", GFX942["ds_read_u16"], LANE[None], 0 * LANE[None])
+    shared, proof = choose((64, 3), 16, [access])
+    assert prove(SharedLayout(64, 3, 16), [access]).degree == 2
+    assert proof.conflict_free and shared.kind == "padded"
+
+
+def test_direct_loads_need_whole_pieces() -> None:
     with pytest.raises(LayoutError, match="do not divide a row of 120 bytes"):
         choose((16, 60), 16, [], direct_bytes=16)
+
+
+def test_a_free_layout_or_none() -> None:
+    access = fragment_of_80_byte_rows()
+    found = choose_free((16, 40), 16, [access])
+    assert found is not None and found[1].conflict_free
+    # 8 bytes of each of 16 rows, of which 16 stay together: half of the banks serve all
+    halves = Access("halves", GFX942["ds_read_b64"], (LANE % 16)[None], (LANE // 16 * 4)[None])
+    wide = Access("rows", GFX942["ds_write_b128"], (LANE // 4)[None], (LANE % 4 * 8)[None])
+    assert choose_free((16, 32), 16, [halves, wide]) is None
+    alone = choose_free((16, 32), 16, [halves], granule=8)
+    assert alone is not None and alone[1].conflict_free and alone[0].granule == 8
 
 
 def test_the_best_of_a_conflict_names_the_access_that_pays() -> None:
@@ -123,11 +143,11 @@ def test_direct_loads_are_part_of_the_proof() -> None:
 
 
 def test_budget() -> None:
-    access = fragment_of_80_byte_rows()
-    shared, proof = choose((16, 40), 16, [access], max_bytes=1280)
-    assert shared.size_bytes <= 1280 and proof.degree == 2
-    with pytest.raises(LayoutError, match="at least 1280 bytes"):
-        choose((16, 40), 16, [access], max_bytes=1000)
+    access = Access("column", GFX942["ds_read_u16"], LANE[None], 0 * LANE[None])
+    shared, proof = choose((64, 3), 16, [access], max_bytes=384)
+    assert shared.size_bytes <= 384 and proof.degree == 2
+    with pytest.raises(LayoutError, match="at least 384 bytes"):
+        choose((64, 3), 16, [access], max_bytes=380)
 
 
 def test_the_choice_is_the_cheapest_of_its_family() -> None:

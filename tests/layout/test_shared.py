@@ -52,7 +52,7 @@ def shared(draw: st.DrawFn) -> SharedLayout:
     if cols * bits % 8:
         cols += 1
     row = cols * bits // 8
-    kind = draw(st.sampled_from(["rows", "swizzle", "xor", "rotate", "padded", "slabs"]))
+    kind = draw(st.sampled_from(["rows", "swizzle", "xor", "blocks", "rotate", "padded", "slabs"]))
     piece = row & -row
     if kind == "rotate" and row == piece:
         kind = "rows"  # a row of one piece cannot be turned
@@ -62,6 +62,10 @@ def shared(draw: st.DrawFn) -> SharedLayout:
     elif kind == "xor":
         sources = sorted(draw(st.sets(st.integers(1, 12), min_size=1, max_size=4)))
         args = tuple(x for bit in sources for x in (bit, draw(st.integers(1, (1 << bit) - 1))))
+    elif kind == "blocks":
+        sources = sorted(draw(st.sets(st.integers(1, 14), max_size=4)))
+        width = 1 << draw(st.integers(0, piece.bit_length() - 1))
+        args = (width, *(x for bit in sources for x in (bit, draw(st.integers(1, min(255, (1 << bit) - 1))))))
     elif kind == "rotate":
         turns = st.tuples(st.integers(1, 63), st.integers(1, row // piece - 1))
         args = (piece, *(x for pair in draw(st.lists(turns, min_size=1, max_size=3)) for x in pair))
@@ -106,6 +110,49 @@ def test_a_window_that_the_tile_does_not_fill_is_rounded_up() -> None:
     assert layout.size_bytes == 1024 and layout.is_bijective()
 
 
+def test_blocks_by_hand() -> None:
+    # 24 rows of 96 bytes in three blocks of 32: 768 bytes each, a multiple of 256; rows of a block begin every 32 bytes
+    plain = SharedLayout(24, 48, 16, "blocks", (32,))
+    assert int(plain.offset(0, 16)) == 768 and int(plain.offset(23, 47)) == 2 * 768 + 23 * 32 + 30
+    assert plain.size_bytes == plain.image_bytes == 2304 and plain.granule == 32
+    # bits of z: 0-4 the byte in a row of a block, 5-9 the row (of 32), 10 and 11 the block
+    layout = SharedLayout(24, 48, 16, "blocks", (32, 7, 16, 10, 64, 11, 96))
+    assert int(layout.offset(4, 0)) == (4 * 32 ^ 16)  # bit 2 of the row is bit 7 of z
+    assert int(layout.offset(5, 17)) == 768 + (5 * 32 ^ 16 ^ 64) + 2
+    assert int(layout.offset(3, 32)) == 2 * 768 + (3 * 32 ^ 96)
+    assert (layout.granule, layout.window, layout.cut) == (16, 128, (32, 10, 768)) and layout.is_bijective()
+    assert layout.linear_place(5, 34) == (1, 5 * 32 ^ 16 ^ 64 ^ 2)
+    assert (
+        str(layout) == "blocks(32, 7, 16, 10, 64, 11, 96)" and layout.allows_direct(16) and not layout.allows_direct(32)
+    )
+    # 20 rows: 640 bytes and 128 that nobody uses, but behind the last block; they belong to rows that do not exist
+    padded = SharedLayout(20, 48, 16, "blocks", (32,))
+    assert padded.cut == (32, 10, 768) and padded.size_bytes == 2 * 768 + 640
+    row, place = padded.place_of_offset([639, 640, 767, 768])
+    assert row.tolist() == [19, 20, 23, 0] and place.tolist() == [31, 0, 31, 32]
+    # 3 rows: blocks of 128 bytes, less than 256, follow one another
+    small = SharedLayout(3, 48, 16, "blocks", (32, 7, 64))
+    assert small.cut == (32, 7, 128) and int(small.offset(2, 16)) == 128 + (2 * 32 ^ 64)
+
+
+@given(shared())
+def test_places_of_offsets(layout: SharedLayout) -> None:
+    image = np.arange(layout.image_bytes)
+    row, place = layout.place_of_offset(layout.offset_of_image(image))
+    assert np.array_equal(row * layout.row_bytes + place, image)
+    if layout.kind == "blocks":
+        row, place = layout.place_of_offset(np.arange(layout.size_bytes))
+        inside = (row < layout.rows) & (place < layout.row_bytes)
+        assert np.array_equal(inside, layout.image_of_offset(np.arange(layout.size_bytes)) >= 0)
+        some = image[:: max(1, len(image) // 50)].tolist()
+        for x in some:
+            block, inner = layout.linear_place(x // layout.row_bytes, x % layout.row_bytes)
+            assert block * layout.cut[2] + inner == int(layout.offset_of_image(x))
+    elif layout.kind in ("padded", "slabs") and layout.size_bytes > layout.image_bytes:
+        with pytest.raises(LayoutError, match="padding"):
+            layout.place_of_offset(np.arange(layout.size_bytes))
+
+
 def test_rotation_by_hand() -> None:
     # rows of 80 bytes are 5 pieces of 16; rows with an odd number of bits in 12 = 0b1100, rows 4 to 11, are turned by 4
     layout = SharedLayout(16, 40, 16, "rotate", (16, 12, 4))
@@ -141,6 +188,12 @@ def test_direct_loads() -> None:
         (((16, 64), 16, "xor", (4, 16)), "below 2"),
         (((16, 64), 16, "xor", (7, 16, 6, 16)), "ascending"),
         (((16, 64), 16, "xor", (7,)), "pairs"),
+        (((16, 40), 16, "blocks", ()), "needs the bytes of a block"),
+        (((16, 40), 16, "blocks", (16, 7)), "pairs of a bit number"),
+        (((16, 40), 16, "blocks", (32,)), "divides the 80"),
+        (((16, 40), 16, "blocks", (16, 9, 256)), "below 256"),
+        (((16, 40), 16, "blocks", (16, 4, 16)), "below 2"),
+        (((16, 40), 16, "blocks", (16, 9, 16, 8, 16)), "ascending"),
         (((16, 40), 16, "rotate", (16, 12)), "pairs of a row mask"),
         (((16, 40), 16, "rotate", (32, 12, 1)), "divides the 80"),
         (((16, 40), 16, "rotate", (16, 12, 5)), "from 1 to 4 pieces"),

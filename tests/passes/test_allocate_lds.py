@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kernels.harness import DTYPES, device, integers
+from tileir import kernels
 from tileir.frontend import parse
 from tileir.ir.core import Kernel, Module, Op
 from tileir.ir.diagnostics import CompileError
 from tileir.lowering.amdgpu.compile import compile_kernel
 from tileir.passes.allocate_lds import PASS, allocate, check_allocation
 from tileir.passes.base import Context
-from tileir.passes.lds_sizes import Buffer, buffers
+from tileir.passes.lds_sizes import Buffer, buffers, least_bytes
+from tileir.passes.manager import run_pipeline
 from tileir.runtime import launch
 from tileir.target import get
 
@@ -114,6 +118,33 @@ def test_lds_budget(chip: str, budget: int) -> None:
         (8, True),
         (9, True),
     ]
+
+
+@pytest.mark.parametrize("tile", [(192, 192, 192), (256, 256, 128), (192, 256, 128)], ids=str)
+@pytest.mark.parametrize("form", ["nt", "nn", "tn", "tt"])
+def test_the_budget_is_checked_before_layouts_are_sought(form: str, tile: tuple[int, int, int]) -> None:
+    """Both operands of a product do not fit gfx942: the error comes at once, with all buffers (of both versions)."""
+    values: dict[str, object] = dict(zip(("BM", "BN", "BK"), tile, strict=True))
+    module = parse(kernels.source("gemm_forms"), "f.tile", values, kernel=f"gemm_{form}")
+    start = time.process_time()
+    with pytest.raises(CompileError) as caught:
+        run_pipeline(module, f"gemm_{form}", "gfx942")
+    assert time.process_time() - start < 2  # seconds of the processor; measured 0.02
+    (d,) = caught.value.diagnostics
+    dense = (tile[0] + tile[1]) * tile[2] * 2
+    assert d.code == "E0861" and f"needs {dense} bytes" in d.message and d.loc.line
+    assert len(d.notes) == 4 and all(n.loc and n.loc.line and "takes" in n.message for n in d.notes)
+
+
+def test_least_bytes() -> None:
+    """Only what is in use at one time counts."""
+
+    def buffer(size: int, first: int, last: int) -> Buffer:
+        return Buffer(Op("shared_alloc", []), size, 16, first, last)
+
+    apart = [buffer(100, 1, 3), buffer(200, 4, 6), buffer(50, 2, 5)]
+    assert least_bytes(apart) == 250 and least_bytes([]) == 0
+    assert least_bytes([*apart, buffer(1000, 9, 9)]) == 1000
 
 
 @pytest.mark.parametrize(

@@ -104,23 +104,55 @@ def test_every_tile_of_every_form_is_free_of_conflicts(chip: str, name: str, dty
     assert checked >= 8
 
 
-# Widths that are no power of two, on which some accesses pay: (LDS clocks, clocks without a conflict) of each.
-WIDE: dict[tuple[str, str, int], set[tuple[int, int]]] = {
-    ("gfx942", "nn", 80): {(160, 80)},
-    ("gfx942", "nn", 96): {(192, 96)},
-    ("gfx942", "tt", 80): {(160, 80)},
-    ("gfx942", "tt", 96): {(192, 96)},
-    ("gfx942", "tn", 80): {(160, 80)},
-    ("gfx942", "tn", 96): {(192, 96)},
-}
+ANY = (16, 24, 32, 40, 48, 64, 72, 80, 96, 128, 160, 192, 256)
+
+# Accesses that conflict in tiles of any of these sizes, form by form, with (LDS clocks, clocks without a conflict). None.
+ODD: dict[tuple[str, str, str, Tile], set[tuple[int, int]]] = {}
 
 
-@pytest.mark.parametrize("inner", [48, 80, 96])
+def tiles_of_any_size(step: int, start: int) -> list[Tile]:
+    """Every size in every role, with a `step` of 1 every pair of sizes in every pair of roles (a Latin square)."""
+    n = len(ANY)
+    found: list[Tile] = []
+    for i in range(n):
+        for j in range(start + i * (step > 1), n, step):
+            found.append((ANY[i], ANY[(i + 3 * j + start) % n], ANY[j]))
+    return found
+
+
+def conflicts_of_any_size(chip: str, name: str, dtype: str, tiles: list[Tile]) -> int:
+    """How many of the tiles fit the chip; none of them conflicts but for what is named."""
+    text, checked = kernels.source("gemm_forms"), 0
+    for tile in tiles:
+        module = parse(text, "f.tile", parameters(dtype, tile), kernel=f"gemm_{name}")
+        try:
+            result = run_pipeline(module, f"gemm_{name}", chip)
+        except CompileError as e:
+            assert {d.code for d in e.diagnostics} <= {"E0861", "E0863"}, (tile, e)
+            continue
+        found = conflicts(analyse(result.kernel, result.context.target))
+        assert {c for _, _, c in found} == ODD.get((chip, name, dtype, tile), set()), (tile, found)
+        checked += 1
+    return checked
+
+
 @pytest.mark.parametrize("name", FORMS)
 @pytest.mark.parametrize("chip", CHIPS)
-def test_widths_that_are_no_power_of_two(chip: str, name: str, inner: int) -> None:
-    found = reports("gemm_forms", f"gemm_{name}", chip, tuple(parameters("bf16", (64, 64, inner)).items()))
-    assert {c for _, _, c in conflicts(found)} == WIDE.get((chip, name, inner), set())
+def test_sizes_that_are_no_power_of_two(chip: str, name: str) -> None:
+    """A sample of all rows, columns and values of k; the tiles that large kernels use are among it."""
+    large = [(192, 256, 64), (256, 192, 32), (192, 192, 96)]
+    sample = [*tiles_of_any_size(len(ANY), 0), *large]
+    assert {t[i] for t in sample for i in range(3)} == set(ANY)
+    assert conflicts_of_any_size(chip, name, "bf16", sample) >= 10
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("dtype", list(SUM))
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("chip", CHIPS)
+def test_all_sizes(chip: str, name: str, dtype: str) -> None:
+    """Every pair of sizes along m, n and k: the layout of an operand depends on its two, and on the waves that all share out."""
+    assert conflicts_of_any_size(chip, name, dtype, tiles_of_any_size(1, 0)) >= 40
 
 
 OTHERS = (
@@ -204,6 +236,29 @@ def test_simulator_counts_small_i8_tiles(chip: str, name: str, tile: Tile) -> No
     kernel = compiled_form(name, chip, "i8", tile)
     for k in (96, 61):
         trace = trace_form(kernel, name, chip, "i8", tile, k)
+        assert trace.count > 0 and set(trace.degrees.values()) == {1}, trace.degrees
+
+
+BLOCKS: tuple[tuple[str, str, str, Tile], ...] = (
+    ("gfx950", "nt", "bf16", (64, 32, 24)),
+    ("gfx950", "tn", "bf16", (96, 192, 40)),
+    ("gfx950", "tt", "i8", (80, 48, 96)),
+    ("gfx950", "nn", "f32", (32, 72, 40)),
+    ("gfx942", "nt", "bf16", (96, 64, 80)),
+    ("gfx942", "nn", "f16", (48, 192, 32)),
+    ("gfx942", "tn", "f32", (96, 24, 40)),
+)
+
+
+@pytest.mark.parametrize(("chip", "name", "dtype", "tile"), BLOCKS, ids=str)
+def test_simulator_counts_blocks_of_columns(chip: str, name: str, dtype: str, tile: Tile) -> None:
+    """Rows that are no power of two, filled by direct copies, register writes and element by element, with holes in registers and in
+    LDS."""
+    kernel = compiled_form(name, chip, dtype, tile)
+    assert kernel.final is not None
+    assert any(r.proof.shared.kind == "blocks" for r in analyse(kernel.final, get_target(chip)))
+    for k in (2 * tile[2], tile[2] - 3):
+        trace = trace_form(kernel, name, chip, dtype, tile, k)
         assert trace.count > 0 and set(trace.degrees.values()) == {1}, trace.degrees
 
 

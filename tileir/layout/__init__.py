@@ -3,7 +3,7 @@
 from .algebra import LinearMap
 from .banks import Access, AccessProof, BankRule, Proof, conflict_degree, conflict_degrees, prove
 from .blocked import blocked
-from .choose import choose
+from .choose import choose, choose_free
 from .conversion import Conversion, conversion, transpose_sources
 from .linear import FreeMasks, Layout, LayoutError, broadcast_source, transfer
 from .mfma import accumulator_k_order, k_block, mfma_accumulator, mfma_operand, mma_layouts, wide_k_order
@@ -30,6 +30,7 @@ __all__ = [
     "blocked",
     "broadcast_source",
     "choose",
+    "choose_free",
     "conflict_degree",
     "conflict_degrees",
     "conversion",

@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from . import gf2
-from .linear import WAVE, Index, IntArray, Layout, LayoutError, folded
+from .linear import WAVE, Index, IntArray, Layout, LayoutError
 from .shared import SharedLayout
 
 LaneGroups = Sequence[Sequence[int]]
@@ -148,7 +148,7 @@ class Access:
         which are contiguous in LDS; the others, in row-major order, are the rows.
 
         Every run of ``rule.bytes_per_lane`` bytes of columns is one instruction. Lanes that hold only holes are inactive when
-        they write; when they read, they take part at the place that :func:`~tileir.layout.linear.folded` gives.
+        they write; when they read, they take part at the place that :meth:`Layout.fold` gives.
 
         Raises:
             LayoutError: the layout does not have runs of that length.
@@ -163,7 +163,7 @@ class Access:
         if layout.padded_shape == layout.shape:
             rows, cols = matrix_places(table, layout.shape)
         elif rule.direction == "read":
-            rows, cols = matrix_places(folded(table, layout.shape), layout.shape)
+            rows, cols = matrix_places(layout.folded_table()[:, :, ::vector, :], layout.shape)
         else:
             hole = np.any(table >= np.array(layout.shape), axis=-1)
             rows, cols = (

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from .banks import Access, BankRule, Proof, prove
 from .linear import LayoutError, ceil_log2
-from .shared import SharedLayout
-from .spans import Load, Span
+from .masks import Constraints
+from .shared import BLOCK_UNIT, SharedLayout
+from .spans import Load
 
 _TRIALS = 512
 """Bound on the layouts that are tried where no XOR layout is free, so that compile time stays bounded too."""
@@ -15,11 +19,21 @@ _TRIALS = 512
 _SOLUTIONS = 48
 """Free XOR layouts among which the one with the cheapest addresses is taken."""
 
+_SLOW_SOLUTIONS = 6
+"""The same where addresses are not linear, so that each has to be enumerated."""
+
 _MOST_PIECES = 16
 """Rows of more pieces are not turned: there are too many ways."""
 
-_NODES = 4096
-"""Bound on the steps of the search for them; it ends long before where there are any."""
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A layout to be considered, and how it is judged: ``loads`` are the accesses in ``seen``, a layout with the same banks."""
+
+    layout: SharedLayout
+    seen: SharedLayout
+    loads: Sequence[Load]
+    free: bool = False  # known to be free of conflicts
 
 
 def _swizzles(plain: SharedLayout, base: int, top: int) -> list[SharedLayout]:
@@ -33,88 +47,48 @@ def _swizzles(plain: SharedLayout, base: int, top: int) -> list[SharedLayout]:
     return sorted(found, key=lambda s: (s.size_bytes, s.args))
 
 
-def _xors(plain: SharedLayout, loads: Sequence[Load], base: int, top: int) -> Iterator[SharedLayout]:
-    """XOR layouts beyond the swizzles, where the accesses are linear: those that are free by the rank condition, else some that
-    are spread over all."""
-    spans = [span for load in loads for span in load.spans or ()]
-    bits = sorted({lead for span in spans for lead in span.leads if lead > base})
+def _xors(plain: SharedLayout, loads: Sequence[Load], base: int, top: int) -> Iterator[_Candidate]:
+    """XOR layouts beyond the swizzles that are free."""
+    for args in _free_args(loads, base, top):
+        layout = _with_args(plain, "xor", args)
+        yield _Candidate(layout, layout, loads, free=True)
+
+
+def _any_xors(plain: SharedLayout, loads: Sequence[Load], base: int, top: int) -> Iterator[SharedLayout]:
+    """XOR layouts spread over all, where the accesses are linear."""
+    if any(load.spans is None for load in loads):
+        return
+    leads = {v.bit_length() - 1 for load in loads for span in load.spans or () for v in span.vectors}
+    bits = sorted(bit for bit in leads if bit > base)
+    options = [range(0, 1 << min(top, bit), 1 << base) for bit in bits]
+    for masks in _scattered(options, _TRIALS):
+        yield _with_args(plain, "xor", _pairs(bits, masks))
+
+
+def _free_args(loads: Sequence[Load], base: int, top: int) -> Iterator[tuple[int, ...]]:
+    """Parameters of XOR layouts that are free for all loads, some of them if there are many."""
+    apart = [load.apart for load in loads if load.apart is not None]
+    if len(apart) < len(loads):
+        return
+    constraints = Constraints(apart, base)
     kept = 0
     for load in loads:
         kept |= load.register_bits
     options = [
         sorted(range(0, 1 << min(top, bit), 1 << base), key=lambda m: ((m & kept).bit_count(), m.bit_count(), m))
-        for bit in bits
+        for bit in constraints.bits
     ]
-    found = False
-    for masks in _free_masks(spans, bits, options):
-        found = True
-        if any(masks):
-            yield _xor(plain, bits, masks)
-    if not found:
-        for masks in _scattered(options, _TRIALS):
-            if any(masks):
-                yield _xor(plain, bits, masks)
+    linear = all(load.patterns is not None for load in loads)
+    for masks in constraints.free_masks(options, _SOLUTIONS if linear else _SLOW_SOLUTIONS):
+        yield _pairs(constraints.bits, masks)
 
 
-def _xor(plain: SharedLayout, bits: Sequence[int], masks: Sequence[int]) -> SharedLayout:
-    args = tuple(x for bit, mask in zip(bits, masks, strict=True) if mask for x in (bit, mask))
-    return SharedLayout(plain.rows, plain.cols, plain.elem_bits, "xor", args)
+def _pairs(bits: Sequence[int], masks: Sequence[int]) -> tuple[int, ...]:
+    return tuple(x for bit, mask in zip(bits, masks, strict=True) if mask for x in (bit, mask))
 
 
-def _free_masks(
-    spans: Sequence[Span], bits: Sequence[int], options: Sequence[Sequence[int]]
-) -> Iterator[tuple[int, ...]]:
-    """Masks for the bits with which every span keeps its rank on the banks, at most `_SOLUTIONS` of them.
-
-    Bits are taken from the lowest up. A span has at most one vector led by a bit; its place on the banks, which the mask
-    shifts, must be none that the vectors led by lower bits reach already. So each span forbids at most as many masks as it
-    has banks, and what is left over after the last bit is free: nothing has to be tried out.
-    """
-    reached: list[list[int]] = [[0] for _ in spans]
-    for n, span in enumerate(spans):  # vectors below the first bit that can have a mask are where they are
-        for lead, vector in zip(span.leads, span.vectors, strict=True):
-            if not bits or lead < bits[0]:
-                place = vector & span.bank_mask
-                if place in reached[n]:
-                    return
-                reached[n] += [x ^ place for x in reached[n]]
-    steps = 0
-
-    def search(masks: tuple[int, ...], reached: list[list[int]], wanted: int) -> Iterator[tuple[int, ...]]:
-        """At most ``wanted`` solutions that begin with ``masks``, spread over the next bit's masks."""
-        nonlocal steps
-        depth = len(masks)
-        if depth == len(bits):
-            yield masks
-            return
-        forbidden: set[tuple[int, int]] = set()
-        moved: list[tuple[int, int]] = []
-        for n, span in enumerate(spans):
-            vector = span.led_by.get(bits[depth])
-            if vector is None:
-                continue
-            place = vector & span.bank_mask
-            for bit, mask in zip(bits, masks, strict=False):
-                if vector >> bit & 1:
-                    place ^= mask & span.bank_mask
-            moved.append((n, place))
-            forbidden.update((span.bank_mask, x ^ place) for x in reached[n])
-        banks = {spans[n].bank_mask for n, _ in moved}
-        allowed = [m for m in options[depth] if not any((b, m & b) in forbidden for b in banks)]
-        share = max(1, wanted // max(1, len(allowed)))
-        for mask in allowed:
-            if wanted <= 0 or steps >= _NODES:
-                return
-            steps += 1
-            below = list(reached)
-            for n, place in moved:
-                shifted = place ^ mask & spans[n].bank_mask
-                below[n] = reached[n] + [x ^ shifted for x in reached[n]]
-            for solution in search((*masks, mask), below, min(share, wanted)):
-                wanted -= 1
-                yield solution
-
-    yield from search((), reached, _SOLUTIONS)
+def _with_args(plain: SharedLayout, kind: str, args: tuple[int, ...]) -> SharedLayout:
+    return SharedLayout(plain.rows, plain.cols, plain.elem_bits, kind, args) if args else plain
 
 
 def _scattered(options: Sequence[Sequence[int]], count: int) -> Iterator[tuple[int, ...]]:
@@ -129,6 +103,21 @@ def _scattered(options: Sequence[Sequence[int]], count: int) -> Iterator[tuple[i
             index, digit = divmod(index, len(o))
             choice.append(o[digit])
         yield tuple(choice)
+
+
+def _blocks(plain: SharedLayout, accesses: Sequence[Access], width: int, base: int, top: int) -> Iterator[_Candidate]:
+    """Free layouts in blocks of columns of ``width`` bytes. The accesses are judged with the blocks as further rows: what is not linear
+    in rows of the tile's own bytes often is in those."""
+    rows = 1 << ceil_log2(plain.rows)
+    cols = width * 8 // plain.elem_bits
+    stacked = SharedLayout(plain.row_bytes // width * rows, cols, plain.elem_bits)
+    loads = [
+        Load(replace(a, rows=np.where(a.rows < 0, -1, a.cols // cols * rows + a.rows), cols=a.cols % cols), stacked)
+        for a in accesses
+    ]
+    for args in _free_args(loads, base, min(top, ceil_log2(BLOCK_UNIT))):
+        layout = SharedLayout(plain.rows, plain.cols, plain.elem_bits, "blocks", (width, *args))
+        yield _Candidate(layout, _with_args(stacked, "xor", args), loads, free=True)
 
 
 def _paddings(plain: SharedLayout, base: int, direct_bytes: int | None, limit: int) -> Iterator[SharedLayout]:
@@ -182,50 +171,118 @@ def choose(
     Raises:
         LayoutError: nothing fits: pieces do not divide a row, or the tile exceeds ``max_bytes``.
     """
-    plain = SharedLayout(shape[0], shape[1], elem_bits)
-    if direct is not None:
-        direct_bytes = direct.bytes_per_lane
-    if direct_bytes and plain.row_bytes % direct_bytes:
-        raise LayoutError(
-            f"direct-to-LDS pieces of {direct_bytes} bytes do not divide a row of {plain.row_bytes} bytes; pad the tile "
-            "or stage it through registers"
-        )
-    widths = [a.rule.bytes_per_lane for a in accesses] + ([direct_bytes] if direct_bytes else [])
-    base = ceil_log2(max([4, *widths]))  # to move parts of a dword never helps: lanes share dwords
-    top = ceil_log2(max((a.rule.banks * a.rule.bank_bytes for a in accesses), default=128))
-    loads = [Load(a, plain.row_bytes, elem_bits) for a in accesses]
-    search = _Search(loads, plain.size_bytes, max_bytes)
-    families = (
-        lambda: iter([plain]),
-        lambda: iter(_swizzles(plain, base, top)),
-        lambda: _xors(plain, loads, base, top),
-        lambda: _paddings(plain, base, direct_bytes, pitch_limit),
-        lambda: _rotations(plain, base),
-    )
-    for family in families:
-        for candidate in family():
-            search.consider(candidate)
-            if search.perfect:
-                break
-        if search.done:
-            break
-    if search.best is None:
+    chooser = _Chooser(shape, elem_bits, accesses, direct, direct_bytes, max_bytes)
+    chosen = chooser.best(chooser.free_families()) or chooser.best(chooser.other_families(pitch_limit))
+    chosen = chosen or chooser.search.best
+    if chosen is None:
+        plain = chooser.plain
         raise LayoutError(
             f"no layout of a {plain.rows} x {plain.cols} tile of {elem_bits}-bit elements fits {max_bytes} bytes with "
             f"whole lane accesses; it needs at least {plain.size_bytes} bytes"
         )
-    return search.best, prove(search.best, accesses, direct=direct)
+    return chosen, prove(chosen, accesses, direct=direct)
+
+
+def choose_free(
+    shape: tuple[int, int],
+    elem_bits: int,
+    accesses: Sequence[Access],
+    *,
+    direct: BankRule | None = None,
+    granule: int | None = None,
+) -> tuple[SharedLayout, Proof] | None:
+    """As `choose`, but only if a free layout is found without trying out many; that takes a small part of the time.
+
+    Args:
+        granule: take only layouts that keep no more bytes together than this.
+
+    Raises:
+        LayoutError: direct-to-LDS pieces that do not divide a row.
+    """
+    chooser = _Chooser(shape, elem_bits, accesses, direct, None, None, granule)
+    chosen = chooser.best(chooser.free_families())
+    return None if chosen is None else (chosen, prove(chosen, accesses, direct=direct))
+
+
+class _Chooser:
+    """The families of layouts of a tile, in the order in which they are considered."""
+
+    def __init__(
+        self,
+        shape: tuple[int, int],
+        elem_bits: int,
+        accesses: Sequence[Access],
+        direct: BankRule | None,
+        direct_bytes: int | None,
+        max_bytes: int | None,
+        granule: int | None = None,
+    ) -> None:
+        self.plain = SharedLayout(shape[0], shape[1], elem_bits)
+        self.accesses = accesses
+        self.direct_bytes = direct.bytes_per_lane if direct is not None else direct_bytes
+        if self.direct_bytes and self.plain.row_bytes % self.direct_bytes:
+            raise LayoutError(
+                f"direct-to-LDS pieces of {self.direct_bytes} bytes do not divide a row of {self.plain.row_bytes} bytes; pad "
+                "the tile or stage it through registers"
+            )
+        widths = [a.rule.bytes_per_lane for a in accesses] + ([self.direct_bytes] if self.direct_bytes else [])
+        self.base = ceil_log2(max([4, *widths]))  # to move parts of a dword never helps: lanes share dwords
+        self.top = ceil_log2(max((a.rule.banks * a.rule.bank_bytes for a in accesses), default=128))
+        self.loads = [Load(a, self.plain) for a in accesses]
+        self.search = _Search(self.loads, self.plain.size_bytes, max_bytes, self.direct_bytes, granule)
+        unit = self.plain.row_bytes & -self.plain.row_bytes
+        self.is_block = unit == self.plain.row_bytes  # one block of columns, whose XOR layouts are those of the tile
+        self.widths = [unit >> i for i in range(unit.bit_length()) if unit >> i >= 1 << self.base][self.is_block :]
+
+    def best(self, families: Iterator[Iterator[_Candidate]]) -> SharedLayout | None:
+        """The best candidate of the first family with a free one; None if there is none."""
+        for family in families:
+            for candidate in family:
+                self.search.consider(candidate)
+                if self.search.perfect:
+                    break
+            if self.search.done:
+                return self.search.best
+        return None
+
+    def _judged(self, layouts: Iterable[SharedLayout]) -> Iterator[_Candidate]:
+        return (_Candidate(layout, layout, self.loads) for layout in layouts)
+
+    def free_families(self) -> Iterator[Iterator[_Candidate]]:
+        """Layouts that are soon found to be free."""
+        yield self._judged([self.plain])
+        if self.is_block:
+            yield self._judged(_swizzles(self.plain, self.base, self.top))
+            yield _xors(self.plain, self.loads, self.base, self.top)
+        for width in self.widths:
+            yield _blocks(self.plain, self.accesses, width, self.base, self.top)
+
+    def other_families(self, pitch_limit: int) -> Iterator[Iterator[_Candidate]]:
+        """Layouts that must be tried out, for the case that none of the others is free."""
+        yield self._judged(_rotations(self.plain, self.base))
+        yield self._judged(_paddings(self.plain, self.base, self.direct_bytes, pitch_limit))
+        if self.is_block:
+            yield self._judged(_any_xors(self.plain, self.loads, self.base, self.top))
 
 
 class _Search:
     """The best candidate so far."""
 
-    def __init__(self, loads: Sequence[Load], bytes: int, max_bytes: int | None) -> None:
+    def __init__(
+        self,
+        loads: Sequence[Load],
+        bytes: int,
+        max_bytes: int | None,
+        direct_bytes: int | None,
+        granule: int | None,
+    ) -> None:
         self.loads = loads
         self.free = sum(load.free for load in loads)
         self.registers = sum(len(load.patterns or ()) for load in loads)
         self.bytes = bytes
         self.max_bytes = max_bytes
+        self.direct_bytes = direct_bytes
+        self.granule = granule
         self.best: SharedLayout | None = None
         self.key: tuple[int, int, int] = (1 << 60, 0, 0)
 
@@ -240,22 +297,27 @@ class _Search:
         cheaper."""
         return self.done and self.key[1:] == (self.bytes, self.registers)
 
-    def consider(self, candidate: SharedLayout) -> None:
-        if self.max_bytes is not None and candidate.size_bytes > self.max_bytes:
+    def consider(self, candidate: _Candidate) -> None:
+        layout = candidate.layout
+        if self.max_bytes is not None and layout.size_bytes > self.max_bytes:
             return
-        if self.done and candidate.size_bytes > self.key[1]:
+        if self.granule is not None and layout.granule > self.granule:
+            return
+        if self.done and layout.size_bytes > self.key[1]:
+            return
+        if self.direct_bytes and not layout.allows_direct(self.direct_bytes):
             return
         try:
-            clocks = 0
-            for load in self.loads:
-                clocks += load.clocks(candidate, self.key[0] - clocks if self.best is not None else None)
+            clocks = self.free if candidate.free else 0
+            for load in () if candidate.free else candidate.loads:
+                clocks += load.clocks(candidate.seen, self.key[0] - clocks if self.best is not None else None)
                 if clocks > self.key[0]:
                     return
-            if (clocks, candidate.size_bytes) > self.key[:2]:
+            if (clocks, layout.size_bytes) > self.key[:2]:
                 return
-            bases = sum(load.address_registers(candidate) for load in self.loads)
+            bases = sum(load.address_registers(candidate.seen) for load in candidate.loads)
         except LayoutError:  # the candidate tears a lane's bytes apart
             return
-        key = (clocks, candidate.size_bytes, bases)
+        key = (clocks, layout.size_bytes, bases)
         if key < self.key:
-            self.key, self.best = key, candidate
+            self.key, self.best = key, layout

@@ -49,13 +49,6 @@ def ceil_log2(n: int) -> int:
     return (n - 1).bit_length()
 
 
-def folded(coordinates: IntArray, shape: Sequence[int]) -> IntArray:
-    """Coordinates [..., rank] with holes wrapped around into the tile: what a lane reads that must take part in a read, but has
-    no element there. It is usually what another lane reads at the same time, or lies as if the tile went on, so that it
-    costs nothing. Runs that divide the extents stay whole."""
-    return coordinates % np.array(shape, dtype=np.int64)
-
-
 def _is_power_of_two(n: int) -> bool:
     return n >= 1 and n & (n - 1) == 0
 
@@ -238,6 +231,24 @@ class Layout:
         )
         full = (self.num_waves, WAVE, self.num_registers)
         return np.stack(table, axis=-1) if table else np.zeros((*full, 0), dtype=np.int64)
+
+    def fold(self, axis: int) -> tuple[int, int, int]:
+        """(extent, first, kept): along ``axis``, a coordinate x from the extent on is read at first + x % kept instead, where a lane
+        must take part in a read but has no element there. That is in the last block, with as few high bits of the place in it left
+        out as needed: what another lane usually reads at the same time, so that it costs nothing. Runs that divide the
+        extent stay whole."""
+        n, block = self.shape[axis], self.block[axis]
+        first = (n - 1) // block * block
+        return n, first, 1 << (n - first).bit_length() - 1
+
+    def folded_table(self) -> IntArray:
+        """As :meth:`owner_table`, with the coordinates that are read in place of those of holes, see :meth:`fold`."""
+        table = self.owner_table()
+        for axis in range(self.rank):
+            n, first, kept = self.fold(axis)
+            x = table[..., axis]
+            table[..., axis] = np.where(x < n, x, first + x % kept)
+        return table
 
     def holes(self) -> npt.NDArray[np.bool_]:
         """Which registers hold no element: bool array [waves, 64, registers]."""

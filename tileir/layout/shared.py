@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from .linear import Index, IntArray, LayoutError
+from .linear import Index, IntArray, LayoutError, ceil_log2
 
 KINDS = {
     "rows": "rows",
     "swizzle": "swizzle(bits, base, shift)",
     "xor": "xor(bit, mask, …)",
+    "blocks": "blocks(bytes, bit, mask, …)",
     "rotate": "rotate(bytes, row mask, pieces, …)",
     "padded": "padded(row pitch in bytes)",
     "slabs": "slabs(slab bytes, slab pitch in bytes)",
 }
+
+
+BLOCK_UNIT = 256
+"""Bytes: blocks of columns begin at multiples of it, so that each has the same banks (64 of 4 bytes, gfx950; 32 on gfx942)."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,12 @@ class SharedLayout:
       up; granules of ``2**base`` bytes stay whole. The buffer is rounded up to ``2**(base + bits)`` bytes.
     * ``xor(bit, mask, …)``: for every pair, if bit ``bit`` of x is set, ``mask`` (< ``2**bit``) is XORed onto x: the
       general form of the swizzle.
+    * ``blocks(bytes, bit, mask, …)``: the columns are cut into blocks of ``bytes`` (a power of two that divides a row), and the
+      blocks lie one behind the other. Let z be the image byte of a tile of rows of ``bytes`` bytes in which the blocks stand below
+      one another, each with as many rows as the next power of two: bits of z are those of the byte in the row of the block, of the row
+      and of the block. For every pair, if bit ``bit`` of z is set, ``mask`` (< ``2**bit``, < 256) is XORed onto z. Then the rows
+      that were added are left out again, but for what brings the next block to a multiple of 256 bytes. So rows that are no power of two
+      of bytes are swizzled like others.
     * ``rotate(bytes, mask, pieces, …)``: rows are cut into pieces of ``bytes`` (a power of two) bytes and turned cyclically: for
       every pair, if ``row & mask`` has an odd number of bits, by ``pieces``. The swizzle for rows that are no power of two; it
       takes no room, so direct copies can produce it.
@@ -74,16 +86,33 @@ class SharedLayout:
         elif self.kind == "xor":
             if not self.args or len(self.args) % 2:
                 raise LayoutError(f"{self}: needs pairs of a bit number and a mask")
-            if any(not (0 <= bit <= 24 and 0 < mask < 1 << bit) for bit, mask in self._pairs):
+            if any(not (0 <= bit <= 24 and 0 < mask < 1 << bit) for bit, mask in self.pairs):
                 raise LayoutError(f"{self}: every mask must be positive and below 2 ** bit, with bit at most 24")
             if list(self.args[::2]) != sorted(set(self.args[::2])):
                 raise LayoutError(f"{self}: the bits must be ascending and distinct")
+        elif self.kind == "blocks":
+            self._check_blocks()
         elif self.kind == "rotate":
             self._check_rotation()
         elif self.kind == "padded" and self.args[0] < self.row_bytes:
             raise LayoutError(f"{self}: the pitch must be at least the {self.row_bytes} bytes of a row")
         elif self.kind == "slabs" and not 1 <= self.args[0] <= self.args[1]:
             raise LayoutError(f"{self}: the pitch must be at least the {self.args[0]} bytes of a slab")
+
+    def _check_blocks(self) -> None:
+        width = self.args[0] if self.args else 0
+        if len(self.args) % 2 == 0:
+            raise LayoutError(f"{self}: needs the bytes of a block, then pairs of a bit number and a mask")
+        if width < 1 or width & width - 1 or self.row_bytes % width:
+            raise LayoutError(
+                f"{self}: blocks must be a power of two of bytes that divides the {self.row_bytes} of a row"
+            )
+        if any(not (0 <= bit <= 24 and 0 < mask < min(BLOCK_UNIT, 1 << bit)) for bit, mask in self.pairs):
+            raise LayoutError(
+                f"{self}: every mask must be positive, below {BLOCK_UNIT} and below 2 ** bit, with bit at most 24"
+            )
+        if list(self.args[1::2]) != sorted(set(self.args[1::2])):
+            raise LayoutError(f"{self}: the bits must be ascending and distinct")
 
     def _check_rotation(self) -> None:
         piece = self.args[0] if self.args else 0
@@ -126,13 +155,26 @@ class SharedLayout:
         return self.rows * self.row_bytes
 
     @property
-    def _pairs(self) -> tuple[tuple[int, int], ...]:
-        return tuple(zip(self.args[::2], self.args[1::2], strict=True))
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """(bit, mask) of ``xor`` and ``blocks``, ascending."""
+        args = self.args[1:] if self.kind == "blocks" else self.args
+        return tuple(zip(args[::2], args[1::2], strict=True))
 
     @property
     def _turns(self) -> tuple[tuple[int, int], ...]:
         """(row mask, pieces) of a rotation."""
         return tuple(zip(self.args[1::2], self.args[2::2], strict=True))
+
+    @functools.cached_property
+    def cut(self) -> tuple[int, int, int]:
+        """(bytes of a block's row, bits of the bytes of a block with added rows, distance of the blocks) of the blocks of columns;
+        of other layouts, which are one block, the row and everything."""
+        if self.kind != "blocks":
+            bits = ceil_log2(self.size_bytes)
+            return self.row_bytes, bits, 1 << bits
+        high = ceil_log2(self.rows * self.args[0])
+        distance = -(-self.rows * self.args[0] // BLOCK_UNIT) * BLOCK_UNIT
+        return self.args[0], high, min(1 << high, distance)
 
     @property
     def is_linear(self) -> bool:
@@ -153,13 +195,17 @@ class SharedLayout:
         """Power of two: an aligned window of so many bytes is mapped to itself (1 without XOR)."""
         if self.kind == "swizzle":
             return 1 << self.args[0] + self.args[1]
-        if self.kind == "xor":
-            return 1 << max(mask.bit_length() for _, mask in self._pairs)
+        if self.kind in ("xor", "blocks"):
+            return 1 << max((mask.bit_length() for _, mask in self.pairs), default=0)
         return 1
 
     @functools.cached_property
     def size_bytes(self) -> int:
         """Bytes of the buffer: one more than the largest offset, rounded up to the window."""
+        if self.kind == "blocks":
+            width, _, distance = self.cut
+            plain = (self.row_bytes // width - 1) * distance + self.rows * width
+            return -(-plain // self.window) * self.window
         interval, pitch = self._interval
         whole, rest = divmod(self.image_bytes, interval)
         plain = whole * pitch + rest if rest else (whole - 1) * pitch + interval
@@ -171,7 +217,9 @@ class SharedLayout:
         if self.kind == "swizzle":
             return 1 << self.args[1]
         if self.kind == "xor":
-            return min(mask & -mask for _, mask in self._pairs)
+            return min(mask & -mask for _, mask in self.pairs)
+        if self.kind == "blocks":
+            return min([self.args[0], *(mask & -mask for _, mask in self.pairs)])
         if self.kind == "rotate":
             return self.args[0]
         interval, pitch = self._interval
@@ -187,10 +235,10 @@ class SharedLayout:
             bits, base, shift = self.args
             return x ^ ((x >> base + shift & (1 << bits) - 1) << base)
         if self.kind == "xor":
-            for bit, mask in self._pairs:  # ascending, so a mask never changes a bit that is read later
+            for bit, mask in self.pairs:  # ascending, so a mask never changes a bit that is read later
                 x ^= (x >> bit & 1) * mask
             return x
-        if self.kind == "rotate":
+        if self.kind in ("rotate", "blocks"):
             return int(self.offset_of_image(x))
         interval, pitch = self._interval
         return x // interval * pitch + x % interval
@@ -202,10 +250,12 @@ class SharedLayout:
             bits, base, shift = self.args
             return x ^ ((x >> base + shift & (1 << bits) - 1) << base)
         if self.kind == "xor":
-            y = x
-            for bit, mask in self._pairs:
-                y = y ^ (x >> bit & 1) * mask
-            return y
+            return self._exchanged(x)
+        if self.kind == "blocks":
+            width, high, distance = self.cut
+            row, place = np.divmod(x, self.row_bytes)
+            z = self._exchanged((place // width << high) + row * width + place % width)
+            return (z >> high) * distance + (z & (1 << high) - 1)
         if self.kind == "rotate":
             row, place = np.divmod(x, self.row_bytes)
             for mask, turn in self._turns:
@@ -213,6 +263,44 @@ class SharedLayout:
             return row * self.row_bytes + place % self.row_bytes
         interval, pitch = self._interval
         return x // interval * pitch + x % interval
+
+    def _exchanged(self, x: IntArray) -> IntArray:
+        """Numbers with the masks of the pairs XORed on."""
+        y = x
+        for bit, mask in self.pairs:
+            y = y ^ (x >> bit & 1) * mask
+        return y
+
+    def linear_place(self, row: int, place: int) -> tuple[int, int]:
+        """(block, byte in the block) in which byte ``place`` of a row lies: numbers whose bits are linear over GF(2) in those of the row
+        and the place, where layout and row allow that. Blocks are ``cut[2]`` bytes apart."""
+        width, high, _ = self.cut
+        z = (place // width << high) + row * width + place % width
+        if self.kind != "blocks":
+            z = self.image_to_offset(z)
+        else:
+            z ^= functools.reduce(operator.xor, (mask for bit, mask in self.pairs if z >> bit & 1), 0)
+        return z >> high, z & (1 << high) - 1
+
+    def place_of_offset(self, offset: Index) -> tuple[IntArray, IntArray]:
+        """(row, byte in the row) whose place is ``offset``, elementwise. In what lies between and behind the blocks of columns, a row
+        or a byte beyond the tile.
+
+        Raises:
+            LayoutError: an offset outside the buffer; padding of another kind.
+        """
+        if self.kind != "blocks":
+            image = self.image_of_offset(offset)
+            if np.any(image < 0):
+                raise LayoutError(f"{self}: some of these offsets are padding")
+            return np.divmod(image, self.row_bytes)
+        width, high, distance = self.cut
+        block, inside = np.divmod(np.asarray(offset, dtype=np.int64), distance)
+        z = (block << high) + inside
+        for bit, mask in reversed(self.pairs):
+            z = z ^ (z >> bit & 1) * mask
+        inside = z & (1 << high) - 1
+        return inside // width, (z >> high) * width + inside % width
 
     @functools.cached_property
     def _image_table(self) -> IntArray:

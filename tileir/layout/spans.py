@@ -10,6 +10,7 @@ import numpy as np
 from . import gf2
 from .banks import Access, coset, linear_parts
 from .linear import IntArray
+from .masks import bank_mask, differences
 from .shared import SharedLayout
 
 IMMEDIATE_RANGE = 1 << 16
@@ -40,16 +41,6 @@ class Span:
     bank_mask: int
     count: int
 
-    @functools.cached_property
-    def leads(self) -> tuple[int, ...]:
-        """Leading bit of every vector."""
-        return tuple(v.bit_length() - 1 for v in self.vectors)
-
-    @functools.cached_property
-    def led_by(self) -> dict[int, int]:
-        """The vector with a leading bit."""
-        return dict(zip(self.leads, self.vectors, strict=True))
-
     def clocks(self, shared: SharedLayout) -> int:
         """Clocks of all these groups in an XOR layout that keeps dwords whole."""
         banks = gf2.rank(shared.image_to_offset(v) & self.bank_mask for v in self.vectors)
@@ -77,15 +68,23 @@ class Load:
     the linear part: cosets have the degree of their subspace. So equal spans are judged once, by ranks.
     """
 
-    def __init__(self, access: Access, row_bytes: int, elem_bits: int) -> None:
+    def __init__(self, access: Access, plain: SharedLayout) -> None:
+        """``plain``: the tile in rows."""
         self.access = access
-        self.image = np.where(access.rows < 0, -1, access.rows * row_bytes + access.cols * elem_bits // 8)
+        image = access.rows * plain.row_bytes + access.cols * plain.elem_bits // 8
+        self.image = np.where(access.rows < 0, -1, image)
         self.free = int(sum((access.rows[:, list(g)] >= 0).any(axis=1).sum() for g in access.rule.lane_groups))
         """clocks without any conflict: one per group with an active lane"""
         self.patterns = self._patterns()
         """(linear part, image bytes of lane 0 of the instructions that have it), or None if an instruction is not linear"""
         self.spans = self._spans()
         """what the lane groups touch, or None if one of them is not linear"""
+
+    @functools.cached_property
+    def apart(self) -> tuple[IntArray, int] | None:
+        """The differences that the access needs apart, and the address bits by which (see `tileir.layout.masks`)."""
+        apart = differences(self.access, self.image)
+        return None if apart is None else (apart, bank_mask(self.access))
 
     @property
     def register_bits(self) -> int:
@@ -144,14 +143,21 @@ class Load:
     def address_registers(self, shared: SharedLayout) -> int:
         """As :func:`address_bases`. In an XOR layout, lanes move the bits that the linear part reaches; instructions share a
         register iff they agree in those."""
-        if not self._is_linear_in(shared) or self.patterns is None or shared.size_bytes > IMMEDIATE_RANGE:
+        if not self._is_linear_in(shared) or self.patterns is None:
             return address_bases(self.access.addresses(shared))
         total = 0
         for part, starts in self.patterns:
             moving = 0
             for v in part:
                 moving |= shared.image_to_offset(v)
-            total += len(set((shared.offset_of_image(starts) & moving).tolist()))
+            offsets = shared.offset_of_image(starts)
+            if shared.size_bytes <= IMMEDIATE_RANGE:
+                total += len(set((offsets & moving).tolist()))
+                continue
+            places: dict[int, list[int]] = {}
+            for offset in offsets.tolist():
+                places.setdefault(offset & moving, []).append(offset)
+            total += sum(-(-(max(v) - min(v) + 1) // IMMEDIATE_RANGE) for v in places.values())
         return total
 
     def clocks(self, shared: SharedLayout, limit: int | None) -> int:

@@ -20,7 +20,7 @@ from tileir.ir.core import Kernel, Op
 from tileir.ir.diagnostics import CompileError, Diagnostic, Note, error
 from tileir.ir.rewriter import Rewriter, rewrite
 from tileir.passes.base import Context, Pass
-from tileir.passes.lds_sizes import ALIGNMENT, Buffer, buffers
+from tileir.passes.lds_sizes import ALIGNMENT, Buffer, buffers, over_budget
 from tileir.target import Target
 
 
@@ -62,7 +62,7 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
     offsets = allocate(found)
     total = max((offsets[b.op] + b.size for b in found), default=0)
     if total > ctx.target.lds_bytes:
-        raise CompileError([_over_budget(kernel, found, total, ctx.target)])
+        raise CompileError([over_budget(kernel, found, total, ctx.target)])
 
     def rule(rw: Rewriter, op: Op) -> bool:
         if op not in offsets:
@@ -75,18 +75,6 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
     return new
 
 
-def _over_budget(kernel: Kernel, found: list[Buffer], total: int, target: Target) -> Diagnostic:
-    largest = max(found, key=lambda b: b.size)
-    notes = [Note(f"%{b.op.result.name} : {b.op.result.type} takes {b.size} bytes", b.op.loc) for b in found]
-    return Diagnostic(
-        "E0861",
-        f"kernel '{kernel.name}' needs {total} bytes of LDS; a workgroup of {target.name} has {target.lds_bytes}",
-        largest.op.loc if largest.op.loc.line else kernel.loc,
-        notes=tuple(notes),
-        legal=f"smaller tiles, so that the buffers in use at one time take at most {target.lds_bytes} bytes",
-    )
-
-
 def check_allocation(kernel: Kernel, target: Target) -> None:
     """The normal form `lds_allocated`. Raises CompileError at the first buffer that is misplaced."""
     found = buffers(kernel)
@@ -96,7 +84,7 @@ def check_allocation(kernel: Kernel, target: Target) -> None:
             "E1016", f"kernel '{kernel.name}' does not state its bytes of LDS", kernel.loc, legal="with(lds = …)"
         )
     if lds > target.lds_bytes:
-        raise CompileError([_over_budget(kernel, found, lds, target)] if found else [_too_large(kernel, lds, target)])
+        raise CompileError([over_budget(kernel, found, lds, target)] if found else [_too_large(kernel, lds, target)])
     for i, b in enumerate(found):
         name, offset = b.op.result.name, written_offset(b.op)
         if offset < 0:

@@ -16,12 +16,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from tileir.ir.core import Kernel, Op, Value
-from tileir.ir.diagnostics import CompileError, Note, error
+from tileir.ir.diagnostics import CompileError, error
 from tileir.ir.rewriter import Rewriter, rewrite, uses
 from tileir.ir.types import SharedType, TileType
 from tileir.layout import Layout, LayoutError
 from tileir.layout.banks import Access, Proof, prove
-from tileir.layout.choose import choose
+from tileir.layout.choose import choose, choose_free
 from tileir.layout.shared import SharedLayout
 from tileir.passes.base import Context, Pass
 from tileir.passes.lds_accesses import (
@@ -35,6 +35,7 @@ from tileir.passes.lds_accesses import (
     over_buffer,
     threads_of,
 )
+from tileir.passes.lds_sizes import buffers, least_bytes, over_budget
 from tileir.passes.transposing_reads import READS, addressed_layout
 from tileir.target import Target
 
@@ -94,13 +95,20 @@ def _choose(
     shared: SharedType, found: tuple[_Use, ...], direct: int | None, threads: int, target: Target
 ) -> tuple[SharedLayout, Proof]:
     rule = target.lds_access(f"buffer_load_dword{DIRECT_SUFFIX[direct]}_lds") if direct is not None else None
-    best: tuple[SharedLayout, Proof] | None = None
+    ways: list[tuple[int, list[Access]]] = []
     for widest in (16, 8, 4):
         if widest < (direct or 0) or (widest < 8 and any(u.direction == "transposed" for u in found)):
             break
-        if best is not None and all(u.width <= widest for u in found):
-            continue
-        accesses = [u.access(widest, shared, threads, target) for u in found]
+        if not ways or any(u.width > widest for u in found):
+            ways.append((widest, [u.access(widest, shared, threads, target) for u in found]))
+    for i, (widest, accesses) in enumerate(ways):
+        # from 8 bytes a lane on, the LDS moves as many bytes per clock whatever the width; narrower accesses are a last resort
+        if widest >= 8 or not i:
+            free = choose_free(shared.matrix, shared.elem.bits, accesses, direct=rule, granule=widest if i else None)
+            if free is not None:
+                return free
+    best: tuple[SharedLayout, Proof] | None = None
+    for widest, accesses in ways:
         layout, proof = choose(shared.matrix, shared.elem.bits, accesses, direct=rule)
         if best is None or (layout.granule <= widest and proof.clocks < best[1].clocks):
             best = layout, proof
@@ -146,25 +154,11 @@ def _feeds_mma(v: Value, users: dict[Value, list[tuple[Op, int]]]) -> bool:
     )
 
 
-def _bytes(shared: SharedType) -> int:
-    """Bytes of the elements of a buffer."""
-    return shared.matrix[0] * shared.matrix[1] * shared.elem.bits // 8
-
-
-def _over_budget(kernel: Kernel, largest: Op, target: Target) -> CompileError:
-    """E0861 for a buffer that is larger than the LDS, with all buffers of the kernel."""
-    allocs = [op for op in kernel.walk() if op.name == "shared_alloc" and isinstance(op.result.type, SharedType)]
-    sizes = {op: _bytes(op.result.type) for op in allocs if isinstance(op.result.type, SharedType)}
-    return error(
-        "E0861",
-        f"kernel '{kernel.name}' needs {sizes[largest]} bytes of LDS; a workgroup of {target.name} has {target.lds_bytes}",
-        largest.loc,
-        notes=[Note(f"%{op.result.name} : {op.result.type} takes {n} bytes", op.loc) for op, n in sizes.items()],
-        legal="smaller tiles",
-    )
-
-
 def _run(kernel: Kernel, ctx: Context) -> Kernel:
+    found_buffers = buffers(kernel)
+    least = least_bytes(found_buffers)
+    if least > ctx.target.lds_bytes:  # no layout makes a buffer smaller, and to look for layouts would take long
+        raise CompileError([over_budget(kernel, found_buffers, least, ctx.target)])
     users = uses(kernel)
     threads = threads_of(kernel)
     chosen: dict[Value, SharedType] = {}
@@ -174,8 +168,6 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
             continue
         shared = op.result.type
         assert isinstance(shared, SharedType)
-        if _bytes(shared) > ctx.target.lds_bytes:  # no layout makes it smaller, and to look for one would take long
-            raise _over_budget(kernel, op, ctx.target)
         using = [user for user, _ in users.get(op.result, [])]
         given = shared.layout
         if given is None and any(u.name == "shared_load" and u.result.tile.shape != shared.shape for u in using):

@@ -6,7 +6,9 @@ import math
 from dataclasses import dataclass
 
 from tileir.ir.core import Block, Kernel, Op, Value
+from tileir.ir.diagnostics import Diagnostic, Note
 from tileir.ir.types import SharedType, Type
+from tileir.target import Target
 
 ALIGNMENT = 16
 """Bytes: the widest LDS access of a lane (CDNA3 ISA, ds_read_b128) must be aligned to its size."""
@@ -53,6 +55,24 @@ def buffers(kernel: Kernel) -> list[Buffer]:
         first, last = walk.ranges.get(op, (walk.position[op], walk.position[op]))
         found.append(Buffer(op, buffer_bytes(op.result.type), _alignment(op, walk.direct), first, last))
     return found
+
+
+def least_bytes(found: list[Buffer]) -> int:
+    """Bytes that the buffers in use at one time take, wherever they lie: no allocation needs less."""
+    return max((sum(b.size for b in found if b.first <= at.first <= b.last) for at in found), default=0)
+
+
+def over_budget(kernel: Kernel, found: list[Buffer], total: int, target: Target) -> Diagnostic:
+    """E0861 for buffers that need more LDS than there is: all of them, at the largest."""
+    largest = max(found, key=lambda b: b.size)
+    notes = [Note(f"%{b.op.result.name} : {b.op.result.type} takes {b.size} bytes", b.op.loc) for b in found]
+    return Diagnostic(
+        "E0861",
+        f"kernel '{kernel.name}' needs {total} bytes of LDS; a workgroup of {target.name} has {target.lds_bytes}",
+        largest.op.loc if largest.op.loc.line else kernel.loc,
+        notes=tuple(notes),
+        legal=f"smaller tiles, so that the buffers in use at one time take at most {target.lds_bytes} bytes",
+    )
 
 
 def _alignment(op: Op, direct: set[Op]) -> int:

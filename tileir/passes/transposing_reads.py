@@ -34,7 +34,7 @@ def has_transposing_read(elem_bits: int, shape: tuple[int, ...], target: Target)
 
 def addressed_layout(t: TileType) -> Layout | None:
     """What the lanes address in a transposing read of the tile; None if no such read delivers it. All lanes take part: those
-    whose element would lie outside read another one, see `tileir.layout.linear.folded`."""
+    whose element would lie outside read another one, see `Layout.fold`."""
     if t.layout is None or t.rank != 2 or t.elem.bits not in READS:
         return None
     n = elements_per_read(t.elem.bits)
