@@ -270,6 +270,20 @@ VECTORS: dict[str, list[Case]] = {
         to("f6E2M3FN", a("f32", 100, -INF, 1.0625), bits("f6E2M3FN", 0x1F, 0x3F, 0x08)),
         to("f6E3M2FN", a("f32", 100, -1), bits("f6E3M2FN", 0x1F, 0x2C)),
         to("f4E2M1FN", a("f32", 100, -INF, 2.5, 0.25), bits("f4E2M1FN", 0x7, 0xF, 0x4, 0x0)),
+        case([a("f32", 2.5, -2.5, 1.75)], a("f4E2M1FN", 3, -3, 2), elem=E["f4E2M1FN"], rounding="nearest_away"),
+        case([a("f32", 2.9, -2.9, 100)], a("f4E2M1FN", 2, -2, 6), elem=E["f4E2M1FN"], rounding="toward_zero"),
+        case([a("f32", 1e6, -INF, 57344)], bits("f8E5M2", 0x7C, 0xFC, 0x7B), elem=E["f8E5M2"], overflow="infinity"),
+        case([a("f32", 465, -INF, 463)], bits("f8E4M3FN", 0x7F, 0xFF, 0x7E), elem=E["f8E4M3FN"], overflow="infinity"),
+        case([a("f32", 1e6, INF)], bits("f8E5M2FNUZ", 0x80, 0x80), elem=E["f8E5M2FNUZ"], overflow="infinity"),
+        case([a("f32", 70000, -1e9, 1)], a("f16", 65504, -65504, 1), elem=E["f16"], overflow="saturate"),
+        # a quarter of the step from 1 to 1.125 lies below: the bits must be three quarters of 2^32 or more
+        case(
+            [a("f32", 1.03125, 1.03125, -1.03125, 1), a("i32", -(2**30) - 1, -(2**30), -1, -1)],
+            a("f8E4M3FN", 1, 1.125, -1.125, 1),
+            elem=E["f8E4M3FN"],
+            rounding="stochastic",
+        ),
+        case([a("f32", 1.9, 2, 0.75)], bits("f8E8M0FNU", 127, 128, 126), elem=E["f8E8M0FNU"], rounding="toward_zero"),
     ],
     "bitcast": [
         to("i32", a("f32", 1, -0.0), a("i32", 0x3F800000, I32_MIN)),
@@ -328,6 +342,28 @@ VECTORS: dict[str, list[Case]] = {
         case([a("i32", 2**16, 2**16)], a("i32", 0), axis=0),
     ],
     # -- contract
+    "mma_scaled": [
+        # two blocks of 32 with scales of 2 and 1/4 for the row of a, 1 and 8 for the column of b
+        case(
+            [
+                np.ones((1, 64), E["f8E4M3FN"].np),
+                bits("f8E8M0FNU", 128, 125).reshape(1, 2),
+                np.full((64, 1), 0.5, E["f4E2M1FN"].np),
+                bits("f8E8M0FNU", 127, 130).reshape(2, 1),
+                a("f32", 0.25).reshape(1, 1),
+            ],
+            a("f32", 0.25 + 32 * 2 * 0.5 + 32 * 0.25 * 4).reshape(1, 1),
+        ),
+        case(
+            [
+                np.ones((1, 32), E["f8E5M2"].np),
+                bits("f8E8M0FNU", 255).reshape(1, 1),
+                np.zeros((32, 1), E["f8E5M2"].np),
+                bits("f8E8M0FNU", 127).reshape(1, 1),
+            ],
+            a("f32", NAN).reshape(1, 1),
+        ),
+    ],
     "mma": [
         case(
             [a("f32", 1, 2, 3, 4).reshape(2, 2), a("f32", 5, 6, 7, 8).reshape(2, 2)],

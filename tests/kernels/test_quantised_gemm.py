@@ -95,6 +95,47 @@ def test_fp8_with_scales_by_block(chip: str) -> None:
         assert result.ok, f"{m}x{n}x{k}: {result}"
 
 
+def scales(rng: np.random.Generator, shape: tuple[int, int]) -> Any:
+    """Powers of two over a wide range, as f8E8M0FNU."""
+    return (127 + rng.integers(-20, 20, shape)).astype(np.uint8).view(ELEMS["f8E8M0FNU"].np)
+
+
+MX_SHAPES = ((128, 128, 256), (70, 67, 288), (1, 130, 32))
+
+
+def check_mx(kernel: Compiled, t: str, u: str) -> None:
+    """Against float64 with outliers and scales of many sizes."""
+    for m, n, k in MX_SHAPES:
+        rng = np.random.default_rng(m)
+        a, b = with_outliers(rng, (m, k), ELEMS[t]), with_outliers(rng, (n, k), ELEMS[u])
+        sa, sb = scales(rng, (m, k // 32)), scales(rng, (n, k // 32))
+        c = np.zeros((m, n), np.float32)
+        launch(kernel, {"A": a, "SA": sa, "B": b, "SB": sb, "C": c}, device("simulator:gfx950"))
+        x = a.astype(np.float64) * sa.astype(np.float64).repeat(32, 1)
+        y = (b.astype(np.float64) * sb.astype(np.float64).repeat(32, 1)).T
+        result = compare(c, x @ y, bound(np.abs(x) @ np.abs(y), x @ y, k, ELEMS["f32"]))
+        assert result.ok, f"{t} x {u} {m}x{n}x{k}: {result}"
+
+
+@pytest.mark.parametrize("u", KINDS["gfx950"])
+@pytest.mark.parametrize("t", KINDS["gfx950"])
+def test_mxfp8(t: str, u: str) -> None:
+    """Both kinds in all pairings; blocks of k past the end of the views count for nothing."""
+    kernel = library("gemm_mx", "gemm_mx", "gfx950", BM=64, BN=64, BK=128, T=t, U=u, O="f32")
+    assert hot_loop(kernel) == {"v_mfma_scale_f32_16x16x128_f8f6f4"}
+    check_mx(kernel, t, u)
+
+
+@pytest.mark.parametrize("tile", [(64, 64, 32), (64, 32, 64), (48, 80, 96), (128, 128, 256)])
+def test_mx_tiles(tile: tuple[int, int, int]) -> None:
+    """Tiles that do not fill the instruction along k, odd ones, and ones with several blocks in a lane: all four bytes of a
+    register of scales."""
+    bm, bn, bk = tile
+    kernel = library("gemm_mx", "gemm_mx", "gfx950", BM=bm, BN=bn, BK=bk, T="f8E4M3FN", O="f32")
+    assert hot_loop(kernel) <= {"v_mfma_scale_f32_16x16x128_f8f6f4", "v_mfma_scale_f32_32x32x64_f8f6f4"}
+    check_mx(kernel, "f8E4M3FN", "f8E4M3FN")
+
+
 @pytest.mark.parametrize("chip", CHIPS)
 def test_int8_with_zero_points(chip: str) -> None:
     """All of the range; the sums are exact, so that only scaling and the result round."""

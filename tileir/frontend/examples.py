@@ -30,6 +30,10 @@ PRELUDE: dict[str, str] = {
     "%x": "fill(1.0) : tile<f32[1]>",
     "%held": "fill(1.0) : tile<f32[2], linear(reg = [[1]], lane = [[0], [0], [0], [0], [0], [0]], wave = [])>",
     "%spread": "fill(1.0) : tile<f32[2], linear(reg = [], lane = [[1], [0], [0], [0], [0], [0]], wave = [])>",
+    "%q": "fill(1.0) : tile<f8E4M3FN[64, 64]>",
+    "%qs": "fill(1.0) : tile<f8E8M0FNU[64, 2]>",
+    "%r": "fill(1.0) : tile<f8E5M2[64, 64]>",
+    "%rs": "fill(1.0) : tile<f8E8M0FNU[2, 64]>",
     "%buf": "shared_alloc() : shared<f32[64, 64]>",
 }
 """Value → how it is made."""

@@ -171,7 +171,7 @@ class ScheduleText:
     def _mma(self, node: Node) -> tuple[list[Node], list[tuple[str, AttrValue]]]:
         values, shape, swapped = node.children
         for v in values.children:
-            self._find(v, "the result of an mma", lambda v, op: op is not None and op.name == "mma")
+            self._find(v, "the result of an mma", lambda v, op: op is not None and op.name in ("mma", "mma_scaled"))
         numbers = self._counts(shape, 1, 256, "a dimension of an MFMA")
         if len(numbers) != 3:
             self.scope.fail("E0629", f"an MFMA shape of {len(numbers)} numbers", shape, legal="m x n x k: 16x16x32")

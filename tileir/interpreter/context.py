@@ -74,7 +74,9 @@ class Context:
         pad = op.attrs.get("pad", 0)
         assert isinstance(pad, int | float)
         self._shared.issue(op.loc)
-        return memory.load(view, indices, op.spans, shape, self.constant(pad, type.elem))
+        # 0 stands for zero bits, which f8E8M0FNU has no zero for
+        outside = self.constant(pad, type.elem) if pad != 0 else np.zeros((), type.elem.np)
+        return memory.load(view, indices, op.spans, shape, outside)
 
     def store(self, op: Op, value: Array, view: Array, indices: Sequence[Array]) -> None:
         assert op.spans is not None

@@ -10,6 +10,9 @@ import numpy as np
 from .linear import WAVE, IntArray, Layout, LayoutError
 from .mfma import elements_per_lane, mfma_accumulator, operand_k
 
+SCALED_TOGETHER = 32
+"""Values of k with one scale in the scaled MFMAs (CDNA4 ISA)."""
+
 
 @dataclass(frozen=True)
 class MmaStep:
@@ -113,6 +116,51 @@ def mma_plan(
         ]
     found.sort(key=lambda x: x[:2])
     return MmaPlan(tuple(step for _, _, step in found), *sizes)
+
+
+@functools.lru_cache(maxsize=256)
+def scale_registers(
+    plan: MmaPlan,
+    operands: tuple[Layout, Layout],
+    scales: tuple[Layout, Layout],
+    instr: tuple[int, int, int],
+    operand_bits: tuple[int, int],
+) -> tuple[tuple[int, int], ...]:
+    """For every step of a plan the registers with the scales of its A and B fragments.
+
+    A scale register holds in lane ``rows * j + i`` the scale of row i and of the j-th block of 32 values of k of the instruction
+    (CDNA4 ISA, scaled MFMAs): a fragment of an instruction whose k counts blocks.
+
+    Raises:
+        LayoutError: no register holds the scales of a fragment so.
+    """
+    found: list[dict[tuple[bytes, bytes], int]] = []
+    keys: list[list[tuple[bytes, bytes]]] = []
+    for axis in (0, 1):
+        rows, blocks = instr[axis], instr[2] // SCALED_TOGETHER
+        if blocks < 1 or rows * blocks != WAVE:
+            raise LayoutError(f"{'x'.join(map(str, instr))} takes no scales: 16x16x128 and 32x32x64 do")
+        row, k = _operand_origins("AB"[axis], operands[axis], axis, rows, instr[2], operand_bits[axis])
+        together = [x.reshape(len(x), blocks, SCALED_TOGETHER) // SCALED_TOGETHER for x in k]
+        if any(np.any(x != x[:, :, :1]) for x in together):
+            raise LayoutError(
+                f"the order of k of {'AB'[axis]} mixes blocks of {SCALED_TOGETHER}, which have one scale each"
+            )
+        keys.append(
+            [(r.tobytes(), np.ascontiguousarray(x[:, :, 0]).tobytes()) for r, x in zip(row, together, strict=True)]
+        )
+        held = zip(*_operand_origins(f"the scales of {'AB'[axis]}", scales[axis], axis, rows, blocks, 8), strict=True)
+        found.append(
+            {(r.tobytes(), np.ascontiguousarray(x).tobytes()): i for i, (r, x) in reversed(list(enumerate(held)))}
+        )
+    out: list[tuple[int, int]] = []
+    for step in plan.steps:
+        places = (step.a // plan.a_registers, step.b // plan.b_registers)
+        own = [found[i].get(keys[i][places[i]]) for i in (0, 1)]
+        if own[0] is None or own[1] is None:
+            raise LayoutError("no register holds the scales of a fragment; use the layouts that the operands' imply")
+        out.append((own[0], own[1]))
+    return tuple(out)
 
 
 def _covers(ks: list[IntArray], extent: int) -> bool:

@@ -38,7 +38,8 @@ from tileir.passes.layout_classes import (
     stated,
     yield_targets,
 )
-from tileir.passes.mfma_choice import workgroup_waves
+from tileir.passes.legality import is_scaled
+from tileir.passes.mfma_choice import scale_layouts, workgroup_waves
 from tileir.passes.mma_cost import CostModel
 from tileir.passes.price_mapping import exchange_room, mixes, store_route
 from tileir.passes.settle_guards import remark, take_apart
@@ -53,6 +54,17 @@ def _attributes(decision: Decision | None) -> dict[Op, dict[str, AttrValue]]:
     for op, mapping in decision.mapping_of().items():
         found[op] = {**op.attrs, "instr": mapping.instr, "waves": mapping.grid, "swapped": mapping.swapped}
     return found
+
+
+def scales_of(decision: Decision | None) -> dict[Op, tuple[Layout, Layout]]:
+    """The layouts of scales of the products that have some."""
+    found = decision.mapping_of().items() if decision is not None else ()
+    return {op: scale_layouts(_shape(op), mapping) for op, mapping in found if is_scaled(op)}
+
+
+def _shape(op: Op) -> tuple[int, int, int]:
+    (m, k), (_, n) = op.operands[0].tile.shape, op.operands[1].tile.shape
+    return m, n, k
 
 
 def _rows_first(layout: Layout, axis: int) -> Layout:
@@ -73,6 +85,7 @@ class _Apply:
         self.layouts, self.waves, self.log = layouts, waves, ctx.log
         self.demands = decision.demands() if decision else {}
         self.mma = _attributes(decision)
+        self.scales = scales_of(decision)
         self.yield_targets = yield_targets(kernel)
         self.model = CostModel(target, waves)
         self.room = exchange_room(kernel, target)
@@ -148,7 +161,8 @@ class _Apply:
     def _product(self, rw: Rewriter, op: Op) -> None:
         """An `mma`: its operands and result as its instructions have them, then the result as its class has it."""
         demand = self.demands[op]
-        operands = [self.convert(rw, v, layout) for v, layout in zip(op.operands, demand, strict=False)]
+        wanted_by = (*demand, *self.scales.get(op, ()))
+        operands = [self.convert(rw, v, layout) for v, layout in zip(op.operands, wanted_by, strict=False)]
         wanted = op.result.tile.with_layout(self.of(op.result))
         own = op.result.tile.with_layout(demand[2])
         name = op.result.name if own == wanted else rw.names.fresh(op.result.name)
@@ -286,6 +300,9 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
     layouts = Layouts(classes, stated(kernel, classes))
     if decision:
         layouts.put_products(decision.demands())
+        for op, scales in scales_of(decision).items():
+            for v, layout in zip(op.operands[3:], scales, strict=True):
+                layouts.put(v, layout)
         layouts.propagate(classes.relations)
         _remarks(decision, ctx)
     finish(layouts, kernel, waves, uses(kernel))

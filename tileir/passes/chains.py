@@ -43,4 +43,4 @@ def reached(links: Links, start: Iterable[Value]) -> list[Value]:
 
 def accumulators(op: Op) -> list[Value]:
     """The result of an `mma` and the value that it adds to."""
-    return [op.result, *op.operands[2:]]
+    return [op.result, *op.operands[2:3]]

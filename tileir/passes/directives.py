@@ -354,7 +354,7 @@ class _Reader:
                 continue
             if op.name == "mma":
                 found.add(op)
-                pending += op.operands[2:]
+                pending += op.operands[2:3]
             elif op.regions:
                 pending += _sources_of_result(op, op.results.index(v))
             elif get(op.name).elementwise:

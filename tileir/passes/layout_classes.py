@@ -65,7 +65,7 @@ class Classes:
         if get(op.name).elementwise:
             for v in op.operands:
                 self._join(v, op.result)
-        elif op.name == "mma" and len(op.operands) == 3:
+        elif op.name == "mma" and len(op.operands) > 2:
             self._join(op.operands[2], op.result)
         for init, arg, out in carried(op):
             self._join(init, arg)

@@ -13,6 +13,7 @@ from tileir.target import Mfma, Target
 
 ADDRESSES = 1 << 63  # bytes that the 64-bit arithmetic of addresses reaches
 MOST_REGISTERS = 1 << 13  # elements per lane from which on no layout is looked at: many times what spills can hold
+SCALED_OPERANDS = 5  # of a product with scales of blocks
 WIDE_DIRECT_BYTES = 16  # the copies that `direct` means: one b128 per lane
 
 # Ops that move a value without looking at it: any element that fits in memory will do.
@@ -102,12 +103,18 @@ def _kind_notes(elem: Elem, target: Target) -> tuple[Note, ...]:
 
 
 def instructions(op: Op, target: Target) -> tuple[Mfma, ...]:
-    """Dense one-block matrix instructions of the chip for the operand types of an `mma`."""
+    """Dense one-block matrix instructions of the chip for the operand types of an `mma`; with scales those that take some."""
     a, b = op.operands[0].tile.elem, op.operands[1].tile.elem
     acc = accumulator(a)
     if acc is None:
         return ()
-    return tuple(i for i in target.mfmas_for(a.name, b.name, acc.name) if i.blocks == 1)
+    found = tuple(i for i in target.mfmas_for(a.name, b.name, acc.name) if i.blocks == 1)
+    return tuple(i for i in found if i.formats) if is_scaled(op) else found
+
+
+def is_scaled(op: Op) -> bool:
+    """Whether a product has scales of blocks."""
+    return len(op.operands) == SCALED_OPERANDS
 
 
 def worthwhile(op: Op, target: Target) -> list[Mfma]:
@@ -144,6 +151,9 @@ def check_mma(kernel: Kernel, target: Target) -> list[Diagnostic]:
         a, b = op.operands[0].tile.elem, op.operands[1].tile.elem
         if not instructions(op, target):
             pair = f"{a}" if a == b else f"{a} by {b}"
+            if is_scaled(op):
+                found.append(_no_scales(op, target))
+                continue
             found.append(
                 Diagnostic(
                     "E0703",
@@ -158,6 +168,13 @@ def check_mma(kernel: Kernel, target: Target) -> list[Diagnostic]:
         if isinstance(instr, tuple) and instr:
             found += mfma_diagnostics(op, instr, op.loc, target)
     return found
+
+
+def _no_scales(op: Op, target: Target) -> Diagnostic:
+    """For a product with scales of blocks on a chip without the instruction."""
+    own = [e for e in target.legal_elems("convert") if is_small_float(ELEMS[e]) and ELEMS[e].bits == 8]
+    legal = f"mma of {' or '.join(own)} for each block, its result times the scales in f32, or convert<bf16>(…) of the operands"
+    return Diagnostic("E0703", f"{target.name} has no matrix instruction with scales of blocks", op.loc, legal=legal)
 
 
 def mfma_diagnostics(op: Op, shape: tuple[int, ...], loc: Loc, target: Target) -> list[Diagnostic]:

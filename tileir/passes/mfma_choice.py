@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from tileir.ir.core import AttrValue, Kernel, Op
 from tileir.ir.diagnostics import error
-from tileir.ir.ops.contract import accumulator
+from tileir.ir.ops.contract import SCALE_BLOCK, accumulator
 from tileir.layout import Layout, accumulator_k_order, mma_layouts, wide_k_order
 from tileir.passes.legality import worthwhile
 from tileir.target import Mfma, Target
@@ -160,6 +160,22 @@ def layouts_of(
         swapped=mapping.swapped,
         k_order=order,
     )
+
+
+def scale_layouts(shape: Shape, mapping: Mapping) -> tuple[Layout, Layout]:
+    """Layouts of the scales of a product of tile shape (m, n, k): those of operands of which k counts blocks of 32."""
+    m, n, k = shape
+    rows, cols, depth = mapping.instr
+    a, b, _ = mma_layouts(
+        m,
+        n,
+        k // SCALE_BLOCK,
+        wave_grid=mapping.grid,
+        instr=(rows, cols, depth // SCALE_BLOCK),
+        operand_bits=8,
+        swapped=mapping.swapped,
+    )
+    return a, b
 
 
 def waves_along(shape: Shape, mapping: Mapping, axis: int) -> int:

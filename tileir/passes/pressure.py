@@ -137,7 +137,7 @@ class _Walk:
                 outside = inside | (_used(region) - _defined(region)) if op.name in ("for", "while") else inside
                 live |= self.block(region, outside) - set(region.args)
             after_op = set(op.results)
-            if op.name in ("mma", "mfma") and len(op.operands) == 3 and op.operands[2] not in live:
+            if op.name in ("mma", "mfma") and len(op.operands) > 2 and op.operands[2] not in live:
                 after_op.clear()  # the accumulator is overwritten in place
             live |= operands
             self._note(op, live if op.regions else live | after_op)

@@ -169,7 +169,7 @@ class Liveness:
         return live
 
     def _note(self, op: Op, after: Mapping[Value, None]) -> None:
-        in_place = len(op.operands) == 3 and op.operands[2] not in after
+        in_place = len(op.operands) > 2 and op.operands[2] not in after
         now = {**after, **dict.fromkeys(op.operands), **({} if in_place else dict.fromkeys(op.results))}
         sources = dict.fromkeys(through_transposes(v)[0] for v in now)  # a transposition takes no registers
         tiles = tuple(v for v in sources if is_tile(v) and not is_free(v) and not v.tile.elem.is_bool)

@@ -59,7 +59,7 @@ def _accumulator_files(kernel: Kernel, target: Target, alone: bool) -> dict[Op, 
         if op in found:
             continue
         values = set(reached(links, accumulators(op)))
-        group = [o for o in products if o.result in values or values & set(o.operands[2:])]
+        group = [o for o in products if o.result in values or values & set(o.operands[2:3])]
         stated = next((str(o.attrs["file"]) for o in group if o.attrs.get("file")), "")
         registers = registers_of(op.result)
         moves = alone and LARGE * target.max_arch_vgprs <= registers <= target.max_acc_vgprs and not touched & values

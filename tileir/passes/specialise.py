@@ -31,10 +31,12 @@ from tileir.passes.legality import (
     check_workgroup,
     laid_out_values,
 )
+from tileir.passes.scaled_products import as_products
 
 
 def _run(kernel: Kernel, ctx: Context) -> Kernel:
     found: list[Diagnostic] = []
+    kernel = as_products(kernel)
     for check in (check_kernel, check_mma, check_copies):
         found += check(kernel, ctx.target)
     decisions = apply_schedule(kernel, ctx, found)

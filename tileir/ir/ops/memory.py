@@ -94,7 +94,8 @@ def _load(c: Check) -> Sequence[Type]:
 declare(
     OpDef(
         "load",
-        "Reads the elements that the access spans; elements outside the view (also for negative starts) read as `pad`.",
+        "Reads the elements that the access spans; elements outside the view (also for negative starts) read as `pad`. A "
+        "pad of 0 means zero bits, which in f8E8M0FNU are 2^-127.",
         ("access",),
         _load,
         attrs=(

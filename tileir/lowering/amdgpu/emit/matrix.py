@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from tileir.ir.core import Op, Value
 from tileir.ir.diagnostics import error
 from tileir.ir.ops.contract import is_small_float
 from tileir.ir.types import Elem
 from tileir.layout.mfma import elements_per_lane
-from tileir.layout.mma import MmaPlan, mma_plan
+from tileir.layout.mma import MmaPlan, mma_plan, scale_registers
 from tileir.lowering.amdgpu.emit.coords import masks
 from tileir.lowering.amdgpu.emit.shared import hole_test
 from tileir.lowering.amdgpu.emit.state import State
@@ -18,6 +19,7 @@ from tileir.lowering.amdgpu.emit.writer import scalar_type, vector_type
 from tileir.target import Mfma
 
 FILES = ("file_a", "file_b")
+SCALES_TOGETHER = 4  # in one register
 
 
 def place_lasting_operands(s: State, loop: Op) -> None:
@@ -74,46 +76,96 @@ def mma(s: State, op: Op) -> None:
     plan = plan_of(op)
     operands = _Operands(s, op, plan)
     acc_type = vector_type(scalar_type(c.elem), plan.c_registers)
-    if len(op.operands) == 3:
+    if len(op.operands) > 2:
         acc = list(s.tile(op.operands[2]).get(w, plan.c_registers))
     else:
         zero = s.splat_literal(0 if c.elem.is_int else 0.0, c.elem, plan.c_registers)
         acc = [zero] * (c.layout.num_registers // plan.c_registers)
     one = emit_product(s, chosen, elems, acc_type)
+    scales = _scales(s, op, plan) if len(op.operands) == 5 else None
     for number, step in enumerate(plan.steps):
         i = step.c // plan.c_registers
         a_piece, b_piece = operands.of(number)
         x, y = (b_piece, a_piece) if swapped else (a_piece, b_piece)
-        acc[i] = one(x, y, acc[i])
+        acc[i] = one(x, y, acc[i], scales[number] if scales else None)
     s.values[op.result] = Tile(c, plan.c_registers, acc)
 
 
-def emit_product(s: State, mfma: Mfma, elems: tuple[Elem, Elem], acc_type: str) -> Callable[[str, str, str], str]:
-    """Emits one instruction from its first and second operand and the accumulator."""
+Scales = tuple[tuple[str, int], tuple[str, int]]
+"""For the first and the second operand of an instruction a register of four scales (i32), and which of its bytes counts."""
+
+
+class Product(Protocol):
+    """Emits one instruction from its first and second operand, the accumulator, and the scales of the operands if they have some."""
+
+    def __call__(self, x: str, y: str, c: str, scales: Scales | None = None, /) -> str: ...
+
+
+def emit_product(s: State, mfma: Mfma, elems: tuple[Elem, Elem], acc_type: str) -> Product:
+    """Emits instructions of one kind."""
     w = s.w
     shape = f"{mfma.m}x{mfma.n}x{mfma.k}"
     sizes = [elements_per_lane(mfma.m, mfma.k)] * 2
     types = [vector_type(scalar_type(e), n) for e, n in zip(elems, sizes, strict=True)]
 
-    def plain(x: str, y: str, c: str) -> str:
+    def plain(x: str, y: str, c: str, scales: Scales | None = None) -> str:
         return w.op(f"amdgpu.mfma {shape} {x} * {y} + {c} blgp = none : {types[0]}, {types[1]}, {acc_type}")
 
     if not is_small_float(elems[0]):
         return plain
     words = [words_type(e, n) for e, n in zip(elems, sizes, strict=True)]
+    kinds: list[str] = []
     if mfma.formats:
         codes = s.target.fact("matrix_formats").value
         assert isinstance(codes, Mapping)
-        tail = [w.const(x) for x in (codes[elems[0].name], codes[elems[1].name], 0, 0, 0, 0)]
-    else:
-        tail = [w.const(0)] * 3
-    signature = f"({', '.join([*words, acc_type, *['i32'] * len(tail)])}) -> {acc_type}"
+        kinds = [w.const(codes[e.name]) for e in elems]
+    count = 3 if not kinds else 6
+    signature = f"({', '.join([*words, acc_type, *['i32'] * count])}) -> {acc_type}"
 
-    def small(x: str, y: str, c: str) -> str:
+    def small(x: str, y: str, c: str, scales: Scales | None = None) -> str:
         values = [w.bitcast(v, t, to) for v, t, to in zip((x, y), types, words, strict=True)]
+        zero = w.const(0)
+        tail = [zero] * 3
+        if kinds:  # scales of 0 stand for none
+            given = [(zero, 0)] * 2 if scales is None else scales
+            tail = [*kinds, *(part for register, byte in given for part in (w.const(byte), register))]
         return w.op(f"{mfma.rocdl} {', '.join([*values, c, *tail])} : {signature}")
 
     return small
+
+
+def _scales(s: State, op: Op, plan: MmaPlan) -> list[Scales]:
+    """The scales of every step: four registers of a lane lie in one of the machine's, of which the instruction picks a byte."""
+    layouts = [v.tile.layout for v in op.operands]
+    a, b, _, sa, sb = layouts
+    assert a is not None and b is not None and sa is not None and sb is not None
+    bits = op.operands[0].tile.elem.bits, op.operands[1].tile.elem.bits
+    registers = [_scale_registers(s, op, number) for number in (3, 4)]
+    found: list[Scales] = []
+    for places in scale_registers(plan, (a, b), (sa, sb), _triple(op), bits):
+        x, y = ((registers[i][r // SCALES_TOGETHER], r % SCALES_TOGETHER) for i, r in enumerate(places))
+        found.append((y, x) if op.attrs.get("swapped", False) else (x, y))
+    return found
+
+
+def _scale_registers(s: State, op: Op, number: int) -> list[str]:
+    """The scales of an operand, four to an i32. Beyond k the operand is zero, where the scale must not be NaN."""
+    w, v = s.w, op.operands[number]
+    layout = v.tile.layout
+    assert layout is not None
+    scalars = list(s.tile(v).scalars(w))
+    for r, value in enumerate(scalars):
+        inside = hole_test(s, layout, r)
+        if inside:
+            scalars[r] = w.select(inside, value, s.splat_literal(1.0, v.tile.elem, 1), "i8")
+    if len(scalars) == 1:
+        return [w.op(f"llvm.zext {scalars[0]} : i8 to i32")]
+    scalars += [scalars[0]] * (-len(scalars) % SCALES_TOGETHER)
+    four = vector_type("i8", SCALES_TOGETHER)
+    return [
+        w.bitcast(w.pack(scalars[i : i + SCALES_TOGETHER], "i8"), four, "i32")
+        for i in range(0, len(scalars), SCALES_TOGETHER)
+    ]
 
 
 def words_type(elem: Elem, n: int) -> str:
