@@ -38,8 +38,16 @@ WAYS = [("gfx950", "direct", d) for d in (2, 3, 4)] + [("gfx942", "via_registers
 BF16: Any = ml_dtypes.bfloat16
 
 
+PLAIN = "  loop %k pattern plain\n"
+PATTERNS = pytest.mark.parametrize("pattern", ["plain", "interleave"])
+
+
 def scheduled(chip: str, path: str, depth: int, text: str = GEMM, values: str = "%a, %b", more: str = "") -> str:
     return f"{text}schedule @s of @gemm for {chip} {{\n  stage {values} in shared depth {depth} {path}\n{more}}}\n"
+
+
+def loop(pattern: str) -> str:
+    return f"  loop %k pattern {pattern}\n"
 
 
 def final(text: str, chip: str, stop_after: str | None = None) -> Kernel:
@@ -66,9 +74,10 @@ def checked_device(chip: str) -> SimulatorDevice:
 @pytest.mark.parametrize(
     ("chip", "path", "depth"), [*WAYS, ("gfx950", "via_registers", 2), ("gfx950", "via_registers", 3)]
 )
-def test_every_trip_count(chip: str, path: str, depth: int) -> None:
+@PATTERNS
+def test_every_trip_count(chip: str, path: str, depth: int, pattern: str) -> None:
     """Trip counts 0 to 9, the last tile whole, ragged, or one column (case odd-trips)."""
-    compiled = tileir.compile(scheduled(chip, path, depth), chip)
+    compiled = tileir.compile(scheduled(chip, path, depth, more=loop(pattern)), chip)
     device = checked_device(chip)
     for trips in range(10):
         check(compiled, 70, 66, 32 * trips, device)
@@ -82,10 +91,10 @@ def loops(kernel: Kernel) -> list[Op]:
 
 @pytest.mark.parametrize(("chip", "path", "depth"), WAYS)
 def test_shape(chip: str, path: str, depth: int) -> None:
-    """As many buffers as stages, one wait and one barrier a tile, the next copy before the reads of this tile."""
-    kernel = final(scheduled(chip, path, depth), chip)
-    loop, careful = loops(kernel)
-    ops = loop.regions[0].ops
+    """Tile by tile: as many buffers as stages, one wait and one barrier a tile, the next copy before the reads of this tile."""
+    kernel = final(scheduled(chip, path, depth, more=PLAIN), chip)
+    fast, careful = loops(kernel)
+    ops = fast.regions[0].ops
     direct = path == "direct"
     tiles = depth if direct else max(1, depth - 1)
     assert sum(op.name == "mma" for op in ops) == tiles
@@ -104,9 +113,10 @@ def test_shape(chip: str, path: str, depth: int) -> None:
 
 
 @pytest.mark.parametrize(("chip", "path", "depth"), WAYS)
-def test_waits_are_as_weak_as_they_may_be(chip: str, path: str, depth: int) -> None:
+@PATTERNS
+def test_waits_are_as_weak_as_they_may_be(chip: str, path: str, depth: int, pattern: str) -> None:
     """Each wait weakened by one instruction, and each barrier taken away, is noticed by the checker."""
-    kernel = final(scheduled(chip, path, depth), chip)
+    kernel = final(scheduled(chip, path, depth, more=loop(pattern)), chip)
     check_synchronised(kernel)
     places = [op for op in loops(kernel)[0].walk() if op.name in ("wait", "barrier")]
     assert places
@@ -141,9 +151,31 @@ def test_one_operand_of_two() -> None:
             check(compiled, 70, 66, 32 * trips, device)
 
 
-def test_depth_one_changes_nothing() -> None:
-    plain = final(GEMM, "gfx950")
-    assert replace(final(scheduled("gfx950", "direct", 1), "gfx950"), attrs=plain.attrs) == plain
+def test_a_depth_that_is_asked_for_is_taken() -> None:
+    """Depth 1 leaves the loop as it is, an open one gives the stages that suit it, and so does saying those."""
+    one = final(scheduled("gfx950", "direct", 1), "gfx950")
+    assert not any(op.name == "mfma" for op in one.walk())
+    fast = loops(one)[0]
+    assert len({op.operands[-1] for op in fast.walk() if op.name == "copy_async"}) == 2
+    open_ = final(GEMM, "gfx950")
+    depth = len({op.operands[-1] for op in loops(open_)[0].walk() if op.name == "copy_async_part"}) // 2
+    assert depth > 1
+    assert replace(final(scheduled("gfx950", "direct", depth), "gfx950"), attrs=open_.attrs) == open_
+
+
+def test_an_open_depth_fits_the_lds() -> None:
+    """Fewer stages where LDS has no room for more; none where it has room for one only."""
+    for size, most in ((64, 4), (256, 2)):
+        kernel = final(
+            GEMM.replace(
+                "BM: int = 64, BN: int = 64, BK: int = 32", f"BM: int = {size}, BN: int = {size}, BK: int = 64"
+            ),
+            "gfx950",
+        )
+        count = len({op.operands[-1] for op in loops(kernel)[0].walk() if op.name == "copy_async_part"}) // 2
+        assert 2 <= count <= most
+    large = GEMM.replace("BM: int = 64, BN: int = 64, BK: int = 32", "BM: int = 256, BN: int = 256, BK: int = 128")
+    assert not any(op.name == "mfma" for op in final(large, "gfx950").walk())
 
 
 def test_one_wave_needs_no_barrier() -> None:
@@ -254,7 +286,7 @@ kernel @gemm(%A: global<bf16[T, M, K]>, %B: global<bf16[T, N, K]>, %C: global<f3
 
 def test_tiles_held_in_registers_stay_packed() -> None:
     """What waits in registers for its turn is carried as it was loaded: nothing unpacks it."""
-    asm = tileir.compile(scheduled("gfx942", "via_registers", 2), "gfx942").asm
-    plain = tileir.compile(GEMM, "gfx942").asm
+    asm = tileir.compile(scheduled("gfx942", "via_registers", 2, more=PLAIN), "gfx942").asm
+    plain = tileir.compile(GEMM + "schedule @s of @gemm for gfx942 {\n" + PLAIN + "}\n", "gfx942").asm
     for op in ("v_perm_b32", "v_lshrrev_b32", "v_mov_b32", "v_alignbit"):
         assert asm.count(op) <= plain.count(op) + 8, op

@@ -13,7 +13,7 @@ from tileir.passes.loop_stages import Plan
 from tileir.passes.outstanding import instructions
 from tileir.passes.pipeliner import Pipeliner
 from tileir.passes.pressure import registers_of
-from tileir.passes.weave import Operand, Read, Step, Weave, lags, peak_fragments, weave
+from tileir.passes.weave import Operand, Read, Step, Weave, exact, lags, peak_fragments, weave
 from tileir.target import Target
 
 LANES = 64
@@ -78,7 +78,9 @@ def _is_scalar(op: Op) -> bool:
     )
 
 
-def scheduled(rw: Rewriter, plan: Plan, stages: dict[Op, list[Value]], kernel: Kernel, target: Target) -> Scheduler | None:
+def scheduled(
+    rw: Rewriter, plan: Plan, stages: dict[Op, list[Value]], kernel: Kernel, target: Target
+) -> Scheduler | None:
     """The writer of a loop that can be scheduled, None for others and where the text asks for the plain order."""
     if plan.loop.attrs.get("pattern", "") == "plain":
         return None
@@ -361,7 +363,7 @@ class Scheduler(Pipeliner):
                 if i or p >= 0:
                     events.append((p, len(events), lambda r=r: self.read(r, tile.number, tile.fragments)))
                 if not i and p < 0 and following:
-                    events.append((p + n, len(events), lambda r=r: self.read(r, tile.number + 1, upcoming)))
+                    events.append((exact(p + n), len(events), lambda r=r: self.read(r, tile.number + 1, upcoming)))
         if following:
             self._turns(events, tile, fetch=fetch, left=left)
         made: dict[Operand, Value] = {}
@@ -385,7 +387,7 @@ class Scheduler(Pipeliner):
         one, two = self.groups()
         found = [(f, i) for f in map(self.fill_of, (*one, *two)) if f in self.plan.copies for i in range(self.parts(f))]
         spacing = min(self.spacing, self.weave.steps * MOST_OF_ITERATION / max(1, len(found)))
-        return [(start + spacing * n, f, i) for n, (f, i) in enumerate(found)]
+        return [(exact(start + spacing * n), f, i) for n, (f, i) in enumerate(found)]
 
     def under_way(self, place: float, group: Sequence[Op]) -> int:
         """Copies that may be under way at a turn at `place` that waits for those of the next tile in a group: instructions that every
@@ -409,7 +411,7 @@ class Scheduler(Pipeliner):
         """The turns of an iteration, and with `fetch` the copies, loads and LDS writes that follow them."""
         plan, n = self.plan, self.weave.steps
         start = self.weave.start(len(self.weave.slices) - 1) + self.lag
-        middle = start + self.weave.second_turn
+        middle = exact(start + self.weave.second_turn)
         one, two = self.groups()
         ahead, behind = plan.depth if plan.copies else 0, plan.depth - 1 if plan.copies else 0
         values: dict[Value, Value] = {}
@@ -441,7 +443,7 @@ class Scheduler(Pipeliner):
                     if late
                     else (lambda f=f, i=i: self.copy_part(f, i, values))
                 )
-                events.append((p - n if late else p, 1000 + len(events), copy))
+                events.append((exact(p - n) if late else p, 1000 + len(events), copy))
         keys = self.held_keys() if plan.loads and fetch else []
         held = dict(tile.held)
         stores = [lambda key=key: self.store_piece(key, held, tile.number + plan.depth - 1) for key in keys]
@@ -577,4 +579,4 @@ def _spread(events: list[Event], start: float, end: float, emits: Sequence[Calla
     """Places things evenly between two matrix instructions, behind what stands there already."""
     length = max(end - start, 0)
     for i, emit in enumerate(emits):
-        events.append((start + length * i / len(emits), 1000 + len(events), emit))
+        events.append((exact(start + length * i / len(emits)), 1000 + len(events), emit))

@@ -88,7 +88,7 @@ class Weave:
     def second_turn(self) -> float:
         """Where in the last slice the second group of buffers changes hands: matrix instructions after the first turn."""
         early, late = self.early + self.stored, len(self.reads[0]) - self.early
-        return len(self.slices[-1]) * early / max(1, early + late)
+        return exact(len(self.slices[-1]) * early / max(1, early + late))
 
     def positions(self, i: int, lag: int) -> list[float]:
         """Where the reads of slice `i` stand: evenly over the slice before, `lag` later. Those of slice 0 come in two groups, before
@@ -96,10 +96,17 @@ class Weave:
         length, count = len(self.slices[i - 1]), len(self.reads[i])
         begin = self.start(i) - length + lag
         if i:
-            return [begin + length * k / count for k in range(count)]
-        middle, late = self.second_turn, count - self.early
-        first = [begin + middle * k / self.early for k in range(self.early)]
-        return first + [begin + middle + (length - middle) * k / late for k in range(late)]
+            places = [length * k / count for k in range(count)]
+        else:
+            middle, late = self.second_turn, count - self.early
+            places = [middle * k / self.early for k in range(self.early)]
+            places += [middle + (length - middle) * k / late for k in range(late)]
+        return [exact(begin + p) for p in places]
+
+
+def exact(place: float) -> float:
+    """A place without the noise of its last bits: places are compared."""
+    return round(place, 6)
 
 
 def source_load(v: Value, inside: set[Op]) -> Op | None:
