@@ -208,3 +208,24 @@ def test_exactness_and_tolerance_are_told_apart() -> None:
     y = np.ones(8, np.float32)
     values = bounds(functions, {"X": y}, {"N": 8}, {"X": y})["X"].values
     assert np.all(values > 0) and np.all(values < 1e-4)
+
+
+def test_bench_says_that_an_estimate_is_one(gemm: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run.main([gemm, "--target", "gfx950", *SHAPE, "--shape", "LDA=56", "--arg", "scale=0.5", "--bench"]) == 0
+    assert "  gemm on simulator:gfx950: estimated " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "want"),
+    [
+        (["--device", "interpreter", "--bench"], "--bench needs a GPU or a simulator"),
+        (["--target", "gfx950", "--cold"], "--cold is for --bench"),
+        (["--device", "hip:99"], "hip:99"),
+        (["--device", "cuda"], "there is no device 'cuda'; devices: "),
+    ],
+)
+def test_devices_that_do_not_fit(
+    arguments: list[str], want: str, gemm: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run.main([gemm, *arguments]) == 2
+    assert want in capsys.readouterr().err

@@ -1,4 +1,5 @@
-"""The whole way once: compile a GEMM for both chips, run the code objects on the simulator, compare with float64.
+"""The whole way once: compile a GEMM for both chips, run the code objects, compare with float64. A chip of which there is a GPU runs
+on that, others on the simulator; the report says which.
 
 python -m tileir.tools.demo
 """
@@ -22,7 +23,7 @@ from tileir.frontend import parse
 from tileir.ir.diagnostics import CompileError, Log
 from tileir.ir.types import BF16
 from tileir.lowering.amdgpu.compile import Compiled, compile_kernel, start_worker
-from tileir.runtime import Comparison, DeviceError, compare, gemm_bound, get_device, launch
+from tileir.runtime import Comparison, DeviceError, DeviceProperties, compare, default_device, gemm_bound, launch
 from tileir.target import names
 
 SEED = 2026
@@ -50,8 +51,8 @@ class Run:
     chip: str
     compiled: Compiled
     times: dict[str, float]
-    device: str
-    simulated: float
+    device: DeviceProperties
+    seconds: float
     comparison: Comparison
 
     def report(self) -> dict[str, Any]:
@@ -61,8 +62,9 @@ class Run:
         return {
             "compile_milliseconds": {k: round(v * 1e3, 2) for k, v in self.times.items()},
             **{k: s.get(k) for k in kept},
-            "device": self.device,
-            "simulation_seconds": round(self.simulated, 3),
+            "device": self.device.name,
+            "device_description": self.device.description,
+            "simulation_seconds": round(self.seconds, 3),
             "elements": c.elements,
             "failures": c.failures,
             "max_error": c.max_error,
@@ -108,15 +110,16 @@ def run_on(chip: str, shape: tuple[int, int, int], say: Progress) -> Run:
     m, n, k = shape
     a, b = inputs(m, n, k)
     c = np.zeros((m, n), ml_dtypes.bfloat16)
-    say(f"{chip}: running {m} x {n} x {k} on the simulator")
-    device = get_device(f"simulator:{chip}")
+    say.clear()  # what is said about the device gets a line of its own
+    device = default_device(chip)
+    say(f"{chip}: running {m} x {n} x {k} on {device.name}")
     start = time.perf_counter()
     launch(compiled, {"A": a, "B": b, "C": c}, device)
-    simulated = time.perf_counter() - start
+    seconds = time.perf_counter() - start
     say(f"{chip}: comparing with float64")
     exact = a.astype(np.float64) @ b.astype(np.float64).T
     comparison = compare(c, exact, gemm_bound(a, b.T, BF16))
-    return Run(chip, compiled, times, device.name, simulated, comparison)
+    return Run(chip, compiled, times, device.properties, seconds, comparison)
 
 
 class Progress:
@@ -154,7 +157,7 @@ def show(r: Run) -> None:
     print(f"  LDS        {s['lds_bytes']} bytes")
     if s.get("unhonoured"):
         print(f"  not yet    {'; '.join(map(str, s['unhonoured']))}")  # type: ignore[arg-type]
-    print(f"  device     {r.device}, {r.simulated:.2f} s of host time")
+    print(f"  device     {r.device.name} ({r.device.description}), {r.seconds:.2f} s of host time")
     print(f"  result     {'correct' if c.ok else 'WRONG'}: {c}")
 
 

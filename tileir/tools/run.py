@@ -32,14 +32,14 @@ from tileir.tools.inputs import FILLS, Inputs, make_inputs, settings
 
 if TYPE_CHECKING:
     from tileir.cache.compiling import Text
-    from tileir.runtime import Device
+    from tileir.runtime import Device, Measurement
     from tileir.simulator import Statistics
 
 Array = np.ndarray[Any, Any]
 
 DESCRIPTION = """\
-Runs a kernel of a .tile file: compiles it, launches the code object on the simulator (or interprets the IR), and with
---verify compares the result with the reference interpreter. No GPU is needed."""
+Runs a kernel of a .tile file: compiles it, launches the code object on a GPU of the target or, where there is none, on the
+simulator (or interprets the IR), and with --verify compares the result with the reference interpreter. No GPU is needed."""
 
 EPILOG = f"""\
 examples:
@@ -49,6 +49,8 @@ examples:
     tileir-run gemm.tile --target gfx942 -D BM=128 -D BN=128 --shape M=300,N=129,K=100 --small --verify
   own data in, result out (sizes follow from the arrays):
     tileir-run gemm.tile --target gfx950 --arg A=a.npy --arg B=b.npy --shape N=64 --out C=c.npy
+  how long it takes: measured on a GPU, estimated on the simulator:
+    tileir-run gemm.tile --target gfx950 --shape M=1024,N=1024,K=1024 --bench
   only the meaning of the program, without compiling:
     tileir-run softmax.tile --device interpreter --shape M=4,N=1000 --arg X=iota
 
@@ -65,7 +67,9 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("-k", "--kernel", default="", metavar="NAME", help="which kernel (default: the only one)")
     p.add_argument("--target", default="", metavar="CHIP", help="compile for gfx942 or gfx950")
     p.add_argument(
-        "--device", metavar="DEVICE", help="interpreter or simulator:CHIP (default: simulator of the target)"
+        "--device",
+        metavar="DEVICE",
+        help="hip:N, simulator:CHIP or interpreter (default: a GPU of the target, else its simulator)",
     )
     p.add_argument(
         "-D", dest="define", action="append", default=[], metavar="NAME=VALUE", help="a compile-time parameter"
@@ -85,6 +89,8 @@ def parser() -> argparse.ArgumentParser:
         metavar="LIST",
         help="checks of the simulator: race, uninit, barrier, hazard (commas), or all; wait and bounds are always on",
     )
+    p.add_argument("--bench", action="store_true", help="also say how long the kernel takes (simulator: an estimate)")
+    p.add_argument("--cold", action="store_true", help="--bench with empty caches before each launch")
     p.add_argument("--out", action="append", default=[], metavar="C=c.npy", help="save a view after the run")
     p.add_argument("--stats", action="store_true", help="print registers, LDS, spills and compile times as JSON")
     p.add_argument("--remarks", action="store_true", help="show remarks of the passes")
@@ -130,25 +136,43 @@ def _main(argv: Sequence[str]) -> int:
 
 def _device_name(args: argparse.Namespace) -> str:
     """The device, consistent with the target. Raises UsageError."""
-    from tileir.runtime import device_names
+    from tileir.runtime import devices
 
+    known = {d.name: d for d in devices()}
     if args.device is None:
-        if not args.target:
+        gpu = next((d.name for d in known.values() if d.kind == "hip" and args.target in ("", d.chip)), None)
+        if gpu is None and not args.target:
             raise UsageError("say --target gfx942 or gfx950 to compile and simulate, or --device interpreter")
-        args.device = f"simulator:{args.target}"
+        args.device = gpu or f"simulator:{args.target}"
     device: str = args.device
-    if device not in device_names():
-        raise UsageError(f"there is no device '{device}'; devices: {', '.join(device_names())}")
-    chip = device.partition(":")[2]
+    if device not in known:
+        raise UsageError(_unknown(device))
+    kind, chip = known[device].kind, known[device].chip
     if chip and not args.target:
         args.target = chip
     if args.check:
-        if device == "interpreter":
-            raise UsageError("--check is for the simulator; the interpreter makes no checks")
+        if kind != "simulator":
+            which = "the interpreter" if kind == "interpreter" else device
+            raise UsageError(f"--check is for the simulator; {which} makes no checks")
         _check_names(args.check)
+    if args.bench and kind == "interpreter":
+        raise UsageError("--bench needs a GPU or a simulator; the interpreter says nothing about time")
+    if args.cold and not args.bench:
+        raise UsageError("--cold is for --bench")
     if chip and args.target != chip:
         raise UsageError(f"--target {args.target} does not run on --device {device}")
     return device
+
+
+def _unknown(device: str) -> str:
+    """Why there is no such device."""
+    from tileir.runtime import DeviceError, get_device
+
+    try:
+        get_device(device)
+    except DeviceError as e:
+        return str(e)
+    return f"{device} cannot be used"
 
 
 def _check_names(text: str) -> None:
@@ -203,9 +227,21 @@ def _run(args: argparse.Namespace, source: Text, device_name: str, log: Log) -> 
         ok = _verify(kernel, before, inputs) and ok
     for view, path in outputs.items():
         write_output(path, _npy(inputs.values[view]))
+    if args.bench:
+        print(f"  {_bench(args, compiled, inputs, device)}")
     if args.stats:
         print(json.dumps(compiled.stats, indent=2))
     return EXIT_OK if ok else EXIT_ERROR
+
+
+def _bench(args: argparse.Namespace, compiled: Any, inputs: Inputs, device: Device) -> Measurement:
+    """Raises UsageError for what cannot be measured."""
+    from tileir.runtime import DeviceError, benchmark
+
+    try:
+        return benchmark(compiled, inputs.values, device, symbols=inputs.symbols, cold=args.cold)
+    except DeviceError as e:
+        raise UsageError(f"--bench: {e}") from None
 
 
 def _outputs(args: argparse.Namespace, kernel: Kernel) -> dict[str, str]:
