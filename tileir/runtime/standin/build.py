@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tileir.runtime.device import DeviceError
 
-SOURCES = ("hip_api.c", "control.c", "work.c", "wire.c")
+SOURCES = ("hip_api.c", "hip_streams.c", "control.c", "work.c", "wire.c")
 _HERE = Path(__file__).parent
 
 

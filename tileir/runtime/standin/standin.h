@@ -1,4 +1,4 @@
-/* The parts of the stand-in: the HIP interface (hip_api.c), pending work (work.c), the simulator's process (wire.c). */
+/* The parts of the stand-in: the HIP interface (hip_api.c, hip_streams.c), pending work (work.c), the simulator's process (wire.c). */
 #ifndef TILEIR_STANDIN_H
 #define TILEIR_STANDIN_H
 
