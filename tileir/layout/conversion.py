@@ -91,6 +91,8 @@ def conversion(src: Layout, dst: Layout) -> Conversion:
 
 def transpose_sources(src: Layout, perm: tuple[int, ...]) -> tuple[int, ...]:
     """Source register of each register of ``src.transpose(perm)``: the identity unless repetitions change order."""
+    if sum(n > 1 for n in src.reps) < 2:
+        return tuple(range(src.num_registers))
     table = src.owner_table()
     turned = src.transpose(perm).owner_table()
     scale = np.array([1 << 20, 1 << 10, 1][-src.rank :] if src.rank <= 3 else [], dtype=np.int64)

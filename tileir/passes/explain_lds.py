@@ -18,7 +18,7 @@ from tileir.ir.rewriter import uses
 from tileir.ir.types import SharedType
 from tileir.layout import LayoutError
 from tileir.layout.banks import Proof, prove
-from tileir.passes.lds_accesses import access_of, direct_rule, threads_of
+from tileir.passes.lds_accesses import DIRECT, FRAGMENTS, RegisterAccess, access_of, direct_rule, threads_of
 from tileir.target import Target
 
 
@@ -58,8 +58,9 @@ def analyse(kernel: Kernel, target: Target) -> tuple[BufferReport, ...]:
                 "E0802", f"%{op.result.name} has no LDS layout yet", op.loc, legal="the text after the pass layout-lds"
             )
         found = [user for user, _ in users.get(op.result, [])]
+        ordered = _once([u for u in found if u.name not in DIRECT])
         try:
-            accesses = [access_of(user, shared, threads, target) for user in found if user.name != "copy_async"]
+            accesses = [access_of(user, shared, threads, target) for user in ordered]
             direct = direct_rule(found, target)
             key = (shared, direct, tuple((a.name, a.rule.op, a.rows.tobytes(), a.cols.tobytes()) for a in accesses))
             if key not in known:
@@ -72,11 +73,23 @@ def analyse(kernel: Kernel, target: Target) -> tuple[BufferReport, ...]:
                 legal="a layout that keeps the bytes of every lane together",
             ) from e
         offset = op.attrs.get("offset", -1)
-        ordered = [u for u in found if u.name != "copy_async"] + [u for u in found if u.name == "copy_async"][:1]
+        ordered += [u for u in found if u.name in DIRECT][:1]
         reports.append(
             BufferReport(op, offset if isinstance(offset, int) and offset >= 0 else None, known[key], tuple(ordered))
         )
     return tuple(reports)
+
+
+def _once(found: list[Op]) -> list[Op]:
+    """Of the ops that move runs of registers of one tile, the first: its access is that of all."""
+    seen: set[object] = set()
+    kept: list[Op] = []
+    for op in found:
+        key = (RegisterAccess.of(op), op.loc.line) if op.name in FRAGMENTS else op
+        if key not in seen:
+            seen.add(key)
+            kept.append(op)
+    return kept
 
 
 # -- text ------------------------------------------------------------------------------------------------------------
@@ -119,7 +132,7 @@ def _buffer(r: BufferReport, full: bool) -> list[str]:
     for op, p in zip(r.ops, r.proof.accesses, strict=True):
         rule = p.access.rule
         cost = f" – {p.clocks} clocks instead of {p.free_clocks}" if p.degree > 1 else ""
-        what = p.access.name if op.name != "copy_async" else f"direct write at line {op.loc.line}"
+        what = p.access.name if op.name not in DIRECT else f"direct write at line {op.loc.line}"
         lines.append(f"  {what}: {rule.op}, degree {p.degree}{cost}; {rule.banks} banks, lane groups {rule.evidence}")
         if full:
             lines += [f"    {line}" for line in p.report().split("\n")[1:]]

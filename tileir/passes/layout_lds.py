@@ -25,7 +25,9 @@ from tileir.layout.choose import choose, choose_free
 from tileir.layout.shared import SharedLayout
 from tileir.passes.base import Context, Pass
 from tileir.passes.lds_accesses import (
+    DIRECT,
     DIRECT_SUFFIX,
+    RegisterAccess,
     access_bytes,
     access_of,
     as_matrix,
@@ -57,7 +59,7 @@ class _Use:
         if self.direction == "transposed":
             instruction = READS[elem_bits]
         else:
-            instruction = lds_instruction(self.direction, min(self.width, max(widest, elem_bits // 8)))
+            instruction = lds_instruction(self.direction, min(self.width, max(widest, shared.elem.unit[1])))
         name = f"{instruction} at line {self.line}"
         return Access.of_layout(name, target.lds_access(instruction), self.layout, elem_bits)
 
@@ -72,23 +74,23 @@ def uses_of(buffer: Value, users: list[Op]) -> tuple[tuple[_Use, ...], int | Non
         if op.name == "copy":
             found.append(_Use("copy", shared.elem.bytes, None, op.loc.line))
             continue
-        if op.name == "copy_async":
+        if op.name in DIRECT:
             width = op.attrs["bytes"]
             assert isinstance(width, int)
             direct = width
             continue
-        t = (op.operands[0] if op.name == "shared_store" else op.result).tile
-        if op.name == "shared_load_transposed":
+        access = RegisterAccess.of(op)
+        t = access.tile
+        if access.name == "shared_load_transposed":
             source = addressed_layout(t)
             assert source is not None, "the op is only made where such a read exists"
             found.append(_Use("transposed", 8, source, op.loc.line))
             continue
         assert t.layout is not None
         layout = over_buffer(t.layout, shared)
-        width = access_bytes(TileType(t.elem, layout.shape, layout))
-        direction = "read" if op.name == "shared_load" else "write"
-        found.append(_Use(direction, width, layout, op.loc.line))
-    return tuple(found), direct
+        width = min(access.widest, access_bytes(TileType(t.elem, layout.shape, layout)))
+        found.append(_Use("write" if access.name == "shared_store" else "read", width, layout, op.loc.line))
+    return tuple(dict.fromkeys(found)), direct
 
 
 def _choose(
@@ -121,7 +123,7 @@ def _choose(
 def _proved(shared: SharedType, layout: SharedLayout, users: list[Op], threads: int, target: Target) -> Proof:
     """What all accesses cost in a layout that is given."""
     t = replace(shared, layout=layout)
-    accesses = [access_of(u, t, threads, target) for u in users if u.name != "copy_async"]
+    accesses = [access_of(u, t, threads, target) for u in users if u.name not in DIRECT]
     return prove(layout, accesses, direct=direct_rule(users, target))
 
 

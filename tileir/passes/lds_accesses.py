@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tileir.ir.core import Kernel, Op
-from tileir.ir.types import SharedType, TileType
+from tileir.ir.types import FragmentType, SharedType, TileType
 from tileir.layout import Layout, LayoutError, SharedLayout
 from tileir.layout.banks import Access
 from tileir.layout.linear import WAVE
@@ -23,6 +23,32 @@ _NARROW = {
     ("write", 2): "ds_write_b16",
     ("write", 1): "ds_write_b8",
 }
+
+DIRECT = ("copy_async", "copy_async_part")
+FRAGMENTS = {
+    "shared_load_fragment": "shared_load",
+    "shared_load_transposed_fragment": "shared_load_transposed",
+    "shared_store_fragment": "shared_store",
+}
+"""Ops of single instructions, and those that move a whole tile by the same instructions."""
+
+
+@dataclass(frozen=True)
+class RegisterAccess:
+    """An op that moves a tile, or a run of its registers, between registers and LDS: the name of the op that moves the whole, the tile,
+    and the most bytes of a lane and instruction."""
+
+    name: str
+    tile: TileType
+    widest: int
+
+    @classmethod
+    def of(cls, op: Op) -> RegisterAccess:
+        if op.name in FRAGMENTS:
+            fragment = (op.operands[0] if op.name == "shared_store_fragment" else op.result).type
+            assert isinstance(fragment, FragmentType)
+            return cls(FRAGMENTS[op.name], op.operands[-1].tile, fragment.count * fragment.elem.bits // 8)
+        return cls(op.name, (op.operands[0] if op.name == "shared_store" else op.result).tile, 16)
 
 
 def lds_instruction(direction: str, width: int) -> str:
@@ -52,13 +78,13 @@ def access_bytes(t: TileType, shared: SharedLayout | None = None) -> int:
     run = t.layout.contiguous(axis)
     while t.shape[axis] % run:  # a run must not reach past the row into padding
         run //= 2
-    width = min(16, run * t.elem.bytes)
+    width = min(16, t.elem.run_bytes(run))
     if shared is not None:
         width = min(width, shared.granule)
         pitch = shared.args[0] if shared.kind == "padded" else shared.row_bytes
         if shared.rows > 1:
             width = min(width, pitch & -pitch)
-    return max(t.elem.bytes, width)
+    return max(t.elem.unit[1], width)
 
 
 def threads_of(kernel: Kernel) -> int:
@@ -69,7 +95,7 @@ def threads_of(kernel: Kernel) -> int:
 
 def direct_rule(found: list[Op], target: Target) -> LdsAccess | None:
     for op in found:
-        if op.name == "copy_async":
+        if op.name in DIRECT:
             width = op.attrs["bytes"]
             assert isinstance(width, int)
             return target.lds_access(f"buffer_load_dword{DIRECT_SUFFIX[width]}_lds")
@@ -77,12 +103,13 @@ def direct_rule(found: list[Op], target: Target) -> LdsAccess | None:
 
 
 def access_of(op: Op, shared: SharedType, threads: int, target: Target) -> Access:
-    """The addresses of an op that reads or writes a buffer from registers."""
+    """The addresses of an op that reads or writes a buffer from registers; of one that moves a run of them, those of all runs."""
     if op.name == "copy":
         return copied(f"element-wise write at line {op.loc.line}", shared, threads, target)
-    name = f"{'write' if op.name == 'shared_store' else 'read'} at line {op.loc.line}"
-    t = (op.operands[0] if op.name == "shared_store" else op.result).tile
-    if op.name == "shared_load_transposed":
+    access = RegisterAccess.of(op)
+    t = access.tile
+    name = f"{'write' if access.name == 'shared_store' else 'read'} at line {op.loc.line}"
+    if access.name == "shared_load_transposed":
         source = addressed_layout(t)
         assert source is not None, "the op is only made where such a read exists"
         return Access.of_layout(name, target.lds_access(READS[shared.elem.bits]), source, shared.elem.bits)
@@ -92,8 +119,8 @@ def access_of(op: Op, shared: SharedType, threads: int, target: Target) -> Acces
         view = SharedType(t.elem, t.shape)
         view = replace(view, layout=SharedLayout.from_spec(view.matrix, t.elem.bits))
     layout = over_buffer(t.layout, view)
-    width = access_bytes(TileType(t.elem, layout.shape, layout), view.layout)
-    direction = "write" if op.name == "shared_store" else "read"
+    width = min(access.widest, access_bytes(TileType(t.elem, layout.shape, layout), view.layout))
+    direction = "write" if access.name == "shared_store" else "read"
     found = Access.of_layout(name, target.lds_access(lds_instruction(direction, width)), layout, shared.elem.bits)
     if view is shared:
         return found
@@ -105,9 +132,11 @@ def access_of(op: Op, shared: SharedType, threads: int, target: Target) -> Acces
 def copied(name: str, shared: SharedType, threads: int, target: Target) -> Access:
     """Element-wise copies: the threads of the workgroup take consecutive elements in turn."""
     rows, cols = shared.matrix
+    together, size = shared.elem.unit
+    cols //= together
     index = np.arange(-(-rows * cols // threads) * threads, dtype=np.int64).reshape(-1, WAVE)
     inside = index < rows * cols
-    rule = target.lds_access(lds_instruction("write", shared.elem.bytes))
+    rule = target.lds_access(lds_instruction("write", size))
     active = inside.any(axis=1)
-    row, col = np.where(inside, index // cols, -1)[active], np.where(inside, index % cols, 0)[active]
+    row, col = np.where(inside, index // cols, -1)[active], np.where(inside, index % cols * together, 0)[active]
     return Access(name, rule, row, col)

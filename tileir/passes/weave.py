@@ -20,7 +20,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tileir.ir.core import Op, Value
+from tileir.ir.ops.shape import permutation
 from tileir.ir.types import FragmentType, SharedType, TileType
+from tileir.layout.conversion import transpose_sources
 from tileir.layout.linear import LayoutError
 from tileir.layout.mma import MmaPlan, mma_plan
 from tileir.layout.transposed import elements_per_read
@@ -109,14 +111,27 @@ def exact(place: float) -> float:
     return round(place, 6)
 
 
-def source_load(v: Value, inside: set[Op]) -> Op | None:
-    """The read of LDS in the loop that a value is, through transposes that keep every register in its place."""
+def source_load(v: Value, inside: set[Op]) -> tuple[Op, tuple[int, ...]] | None:
+    """The read of LDS in the loop that a value is, through transposes; and for each register of the value that of the read. They
+    differ where a transpose exchanges two dimensions that both repeat."""
     op = v.owner
+    assert v.tile.layout is not None
+    registers = tuple(range(v.tile.layout.num_registers))
     while op is not None and op.name == "transpose":
-        op = op.operands[0].owner
+        x = op.operands[0]
+        assert x.tile.layout is not None
+        sources = transpose_sources(x.tile.layout, permutation(op.attrs, x.tile.rank))
+        registers = tuple(sources[r] for r in registers)
+        op = x.owner
     if op is None or op not in inside or op.name not in ("shared_load", "shared_load_transposed"):
         return None
-    return op
+    return op, registers
+
+
+def _operand(load: Op, registers: tuple[int, ...], at: int, count: int) -> Operand | None:
+    """The operand in `count` registers of a value from `at` on, None if the read has them in another order."""
+    first = registers[at]
+    return Operand(load, first, count) if registers[at : at + count] == tuple(range(first, first + count)) else None
 
 
 def read_count(load: Op) -> int:
@@ -157,21 +172,23 @@ def weave(products: Sequence[Op], inside: set[Op]) -> Weave | None:
         if plan is None or len(mma.operands) != 3:
             return None
         sizes = (plan.a_registers, plan.b_registers)
-        for load, size in zip(loads, sizes, strict=True):
-            if load is None:
+        for found, size in zip(loads, sizes, strict=True):
+            if found is None:
                 return None
+            load = found[0]
             n = read_count(load)
             layout = load.result.tile.layout
             if layout is None or n < 1 or (n % size and size % n) or size // n not in (0, 1, 2, 4, 8):
                 return None
             read_counts[load] = n
         acc_counts[mma] = plan.c_registers
-        a, b = loads
-        assert a is not None and b is not None
-        steps = [
-            Step(mma, s.c // plan.c_registers, Operand(a, s.a, plan.a_registers), Operand(b, s.b, plan.b_registers))
-            for s in plan.steps
-        ]
+        steps: list[Step] = []
+        for step in plan.steps:
+            at = (step.a, step.b)
+            a, b = (_operand(*x, r, n) if x is not None else None for x, r, n in zip(loads, at, sizes, strict=True))
+            if a is None or b is None:
+                return None
+            steps.append(Step(mma, step.c // plan.c_registers, a, b))
         slices += [_ordered(part) for part in _slices(steps, read_counts)]
     reads = [_reads(part, read_counts) for part in slices]
     if not slices or any(set(x) & set(y) for i, x in enumerate(reads) for y in reads[i + 1 :]):
