@@ -15,13 +15,15 @@ class Context:
     """What a pass may look at besides the kernel. `module` gives schedules and sources; `log` takes remarks.
 
     `schedule` is the name of a schedule chosen by the user, "" for the first one that applies; `unhonoured` lists
-    directives that no pass acts on yet, as text.
+    directives that no pass acts on yet, as text. `whole_tiles` leaves loops as they are whose text does not ask for stages: the last
+    resort where registers do not suffice.
     """
 
     target: Target
     module: Module
     log: Log = field(default_factory=Log)
     schedule: str = ""
+    whole_tiles: bool = False
     unhonoured: list[str] = field(default_factory=list[str])
 
 

@@ -47,10 +47,11 @@ from tileir.ir.rewriter import Rewriter, rewrite
 from tileir.passes.allocate_lds import allocate
 from tileir.passes.base import Context, Pass
 from tileir.passes.hazards import Memory
+from tileir.passes.iteration import Iteration, iteration_of
 from tileir.passes.lds_sizes import buffers
 from tileir.passes.loop_stages import Plan, allocation, depth_of, plan, plans
 from tileir.passes.pipeliner import Pipeliner
-from tileir.passes.schedule_loops import product_clocks, products_of, scheduled
+from tileir.passes.schedule_loops import Scheduler
 
 MOST_DEPTH = 4
 
@@ -75,35 +76,30 @@ def _open_loops(kernel: Kernel, ctx: Context, asked: dict[Op, Plan]) -> dict[Op,
     """Loops that leave their depth open and can be written instruction by instruction, each with the depth that suits it."""
     found: dict[Op, Plan] = {}
     memory = Memory(kernel)
-    for op in reversed(list(kernel.walk())):
+    for op in reversed(list(kernel.walk())) if not ctx.whole_tiles else ():
         if op.name != "for" or any(inner in found or inner in asked for inner in op.walk()):
             continue
-        made = _open_plan(op, kernel, memory, 2)
+        made = _open_plan(op, kernel, memory, ctx, 2)
         if made is not None:
-            found[op] = _open_plan(op, kernel, memory, _depth(made, ctx, kernel)) or made
+            found[op] = (_open_plan(op, kernel, memory, ctx, _depth(made)) or made).plan
     return found
 
 
-def _open_plan(loop: Op, kernel: Kernel, memory: Memory, depth: int) -> Plan | None:
-    """A plan for a loop whose buffers all leave their depth open; None where it cannot be written by single instructions."""
+def _open_plan(loop: Op, kernel: Kernel, memory: Memory, ctx: Context, depth: int) -> Iteration | None:
+    """A loop whose buffers all leave their depth open; None where it cannot be written by single instructions, or registers would
+    not suffice."""
     try:
         made = plan(loop, kernel, memory, lambda alloc: depth if depth_of(alloc) == 0 else 0)
     except CompileError:
         return None
-    if made is None or loop.attrs.get("pattern", "") == "plain":
-        return None
-    return made if products_of(made) is not None else None
+    found = iteration_of(made, kernel, ctx.target) if made is not None else None
+    return found if found is not None and found.fits else None
 
 
-def _depth(made: Plan, ctx: Context, kernel: Kernel) -> int:
+def _depth(made: Iteration) -> int:
     """The smallest depth at which a tile is on its way for as long as memory takes under load."""
-    products = products_of(made)
-    waves = kernel.attrs["waves"]
-    assert products is not None and isinstance(waves, int)
-    clocks = (
-        products.weave.steps * product_clocks(products.weave, ctx.target) * max(1, waves // ctx.target.simds_per_cu)
-    )
-    latency = float(ctx.target.fact("loaded_latency_ns").value) * 1e-9 * ctx.target.clock_hz
+    clocks = made.weave.steps * made.clocks * made.waves_per_simd
+    latency = float(made.target.fact("loaded_latency_ns").value) * 1e-9 * made.target.clock_hz  # type: ignore[arg-type]
     return min(MOST_DEPTH, max(2, 1 + math.ceil(latency / clocks)))
 
 
@@ -113,9 +109,10 @@ def _shallower(kernel: Kernel, ctx: Context, chosen: dict[Op, Plan]) -> dict[Op,
     memory = Memory(kernel)
     found: dict[Op, Plan] = {}
     for loop, old in chosen.items():
-        made = old if old.depth < most else _open_plan(loop, kernel, memory, most - 1) if most > 2 else None
-        if made is not None:
-            found[loop] = made
+        if old.depth < most:
+            found[loop] = old
+        elif most > 2 and (made := _open_plan(loop, kernel, memory, ctx, most - 1)) is not None:
+            found[loop] = made.plan
     return found
 
 
@@ -154,8 +151,9 @@ def _write(kernel: Kernel, ctx: Context, staged: dict[Op, Plan]) -> Kernel:
             return True
         if op not in staged:
             return False
-        scheduler = scheduled(rw, staged[op], stages[op], kernel, ctx.target)
-        rw.replace(op, (scheduler or Pipeliner(rw, staged[op], stages[op], kernel)).write())
+        shape = None if ctx.whole_tiles else iteration_of(staged[op], kernel, ctx.target)
+        writer = Pipeliner(rw, staged[op], stages[op], kernel) if shape is None else Scheduler(rw, stages[op], shape)
+        rw.replace(op, writer.write())
         return True
 
     return rewrite(kernel, rule)

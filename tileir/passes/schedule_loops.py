@@ -4,99 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
-from tileir.ir.core import AttrValue, Block, Kernel, Op, Value
+from tileir.ir.core import AttrValue, Block, Op, Value
 from tileir.ir.rewriter import Rewriter
-from tileir.ir.types import I1, FragmentType, SharedType, TileType, scalar
-from tileir.passes.lds_accesses import access_bytes, over_buffer
-from tileir.passes.loop_stages import Plan
-from tileir.passes.outstanding import instructions
+from tileir.ir.types import I1, FragmentType, scalar
+from tileir.passes.iteration import Iteration, Piece
 from tileir.passes.pipeliner import Pipeliner
-from tileir.passes.pressure import registers_of
-from tileir.passes.weave import Operand, Read, Step, Weave, exact, lags, peak_fragments, weave
-from tileir.target import Target
-
-LANES = 64
-# Matrix instructions between a read and its use: LDS answers after about 130 clocks, and a matrix instruction takes at least 16.
-AHEAD = 8
-# Bytes of a direct copy of 16 bytes a lane; copies of all waves are spread so that they take a part of the bandwidth of the CU, and
-# end before the next turn.
-COPY_BYTES = 1024
-SLACK = 1.0
-MOST_OF_ITERATION = 0.75
-# Registers for addresses and temporaries beside accumulators, fragments and loads on their way.
-RESERVE = 32
-
-
-@dataclass
-class Products:
-    """The products of a loop and their order. `accumulators` gives for every product the number of the carried value that it adds to."""
-
-    weave: Weave
-    accumulators: dict[Op, int]
-
-
-def products_of(plan: Plan) -> Products | None:
-    """What a loop computes, if it is nothing but products of what it stages, summed in what it carries."""
-    consumers = plan.consumers
-    inside = set(plan.body.ops)
-    products = [op for op in consumers if op.name == "mma"]
-    allowed = ("mma", "shared_load", "shared_load_transposed", "transpose")
-    if not products or any(
-        op.name not in allowed and op not in plan.addresses and not _is_scalar(op) for op in consumers
-    ):
-        return None
-    carried = plan.body.args[1:]
-    chains: dict[Value, int] = {v: i for i, v in enumerate(carried)}
-    accumulators: dict[Op, int] = {}
-    for op in products:
-        if len(op.operands) != 3 or op.operands[2] not in chains:
-            return None
-        accumulators[op] = number = chains.pop(op.operands[2])
-        chains[op.result] = number
-    ends = {v: i for v, i in chains.items()}
-    if any(ends.get(v) != i for i, v in enumerate(plan.body.terminator.operands)):
-        return None
-    if set(accumulators.values()) != set(range(len(carried))):
-        return None
-    order = weave(products, inside)
-    if order is None:
-        return None
-    filled = {fill.operands[-1] for fill in (*plan.copies, *plan.stores)}
-    for load in order.read_counts:
-        if load.operands[0] not in filled:
-            return None
-    used = {load.operands[0] for load in order.read_counts}
-    if used != filled:
-        return None
-    return Products(order, accumulators)
-
-
-def _is_scalar(op: Op) -> bool:
-    return not op.regions and all(
-        isinstance(v.type, TileType) and v.type.is_scalar for v in (*op.results, *op.operands)
-    )
-
-
-def scheduled(
-    rw: Rewriter, plan: Plan, stages: dict[Op, list[Value]], kernel: Kernel, target: Target
-) -> Scheduler | None:
-    """The writer of a loop that can be scheduled, None for others and where the text asks for the plain order."""
-    if plan.loop.attrs.get("pattern", "") == "plain":
-        return None
-    products = products_of(plan)
-    return None if products is None else Scheduler(rw, plan, stages, kernel, products, target)
-
-
-def product_clocks(order: Weave, target: Target) -> float:
-    """Clocks of a SIMD that a matrix instruction of an iteration takes on average."""
-    total = 0
-    for step in order.sequence:
-        instr = step.mma.attrs["instr"]
-        a, b = (v.tile.elem.name for v in step.mma.operands[:2])
-        fitting = [i for i in target.mfmas_for(a, b, step.mma.result.tile.elem.name) if (i.m, i.n, i.k) == instr]
-        total += target.mfma_clocks(fitting[0], a, b) if fitting else 0
-    return max(1.0, total / order.steps)
+from tileir.passes.weave import Operand, Read, Step, exact
 
 
 @dataclass
@@ -108,7 +23,7 @@ class _Tile:
     index: Value
     fragments: dict[Read, Value]
     acc: list[list[Value]]
-    held: dict[tuple[Op, int], Value] = field(default_factory=dict[tuple[Op, int], Value])
+    held: dict[Piece, Value] = field(default_factory=dict[Piece, Value])
 
 
 Event = tuple[float, int, Callable[[], None]]
@@ -117,51 +32,15 @@ Event = tuple[float, int, Callable[[], None]]
 class Scheduler(Pipeliner):
     """Writes one loop as single instructions."""
 
-    def __init__(
-        self,
-        rw: Rewriter,
-        plan: Plan,
-        stages: dict[Op, list[Value]],
-        kernel: Kernel,
-        products: Products,
-        target: Target,
-    ):
-        super().__init__(rw, plan, stages, kernel)
-        self.kernel = kernel
-        self.weave, self.accumulators = products.weave, products.accumulators
+    def __init__(self, rw: Rewriter, stages: dict[Op, list[Value]], iteration: Iteration):
+        super().__init__(rw, iteration.plan, stages, iteration.kernel)
+        self.shape = iteration
+        self.weave = iteration.weave
         self.maps: dict[Op, Value] = {}
-        self.first = self._first_operands()
-        self.counts = self._fragment_counts()
-        self.two_turns = plan.depth == 2
-        waves = kernel.attrs["waves"]
-        assert isinstance(waves, int)
-        self.waves = waves
-        per_simd = max(1, -(-waves // target.simds_per_cu))
-        self.budget = target.registers_per_wave(per_simd)
-        clocks = product_clocks(self.weave, target) * per_simd
-        self.spacing = SLACK * COPY_BYTES * waves / target.fact("global_bytes_per_clock").value / clocks
-        self.lag, self.fits = 0, False
-        self.settle()
-
-    # -- shape of the loop ---------------------------------------------------------------------------------------
-
-    def _first_operands(self) -> list[Op]:
-        """The reads of LDS in the order in which the first slice uses them, the operand with fewer fragments first."""
-        first = self.weave.reads[0]
-        loads = list(dict.fromkeys(r.load for r in (*first, *(r for part in self.weave.reads for r in part))))
-        sizes = {load: sum(r.load is load for r in first) for load in loads}
-        return sorted(loads, key=lambda load: (sizes[load] == 0, sizes[load]))
-
-    def _fragment_counts(self) -> dict[int, int]:
-        """Registers of an accumulator fragment, by carried value."""
-        return {number: self.weave.acc_counts[op] for op, number in self.accumulators.items()}
 
     def buffer_of(self, load: Op, tile: int) -> Value:
         buffers = self.buffers(tile)
         return buffers[load.operands[0]]
-
-    def fill_of(self, load: Op) -> Op:
-        return next(f for f in self.stages if f.operands[-1] is load.operands[0])
 
     # -- single ops ----------------------------------------------------------------------------------------------
 
@@ -192,7 +71,7 @@ class Scheduler(Pipeliner):
         return self.maps[op]
 
     def make_maps(self) -> None:
-        for op in (*self.weave.read_counts, *(load for load in self.plan.loads if self.piece(load))):
+        for op in (*self.weave.read_counts, *(load for load in self.plan.loads if self.shape.piece(load))):
             self.maps[op] = self.rw.value(
                 "register_map", (), types=[op.result.tile], hint=f"m{op.result.name}", loc=op.loc
             )
@@ -227,26 +106,13 @@ class Scheduler(Pipeliner):
         if op.attrs.get("swapped", False):
             a, b = b, a
             files["file_a"], files["file_b"] = files["file_b"], files["file_a"]
-        acc = tile.acc[self.accumulators[op]]
+        acc = tile.acc[self.shape.accumulators[op]]
         attrs: dict[str, AttrValue] = {"instr": op.attrs["instr"], **{k: v for k, v in files.items() if v}}
         c = acc[step.c]
         assert isinstance(c.type, FragmentType)
         acc[step.c] = self.value("mfma", [a, b, c], attrs, c.type, op, op.result.name)
 
     # -- copies, loads and stores, as single instructions --------------------------------------------------------
-
-    def parts(self, copy: Op) -> int:
-        """Instructions of a direct copy in a wave."""
-        buffer, piece = copy.operands[-1].type, copy.attrs["bytes"]
-        assert (
-            isinstance(buffer, SharedType)
-            and isinstance(piece, int)
-            and buffer.layout is not None
-            and isinstance(self.waves, int)
-        )
-        layout = buffer.layout
-        size = layout.image_bytes if layout.kind == "slabs" else layout.size_bytes
-        return -(-size // (LANES * piece * self.waves))
 
     def copy_part(self, copy: Op, part: int, values: dict[Value, Value]) -> None:
         operands = [values.get(v) or self.rw.use(v) for v in copy.operands]
@@ -259,31 +125,7 @@ class Scheduler(Pipeliner):
             self.copier.op(op, values)
         return values
 
-    def piece(self, load: Op) -> int:
-        """Registers of one load and one LDS write where they agree, 0 where the tile is loaded and stored as a whole."""
-        stores = [s for s in self.plan.stores if s.operands[0] is load.result]
-        t = load.result.tile
-        if len(stores) != 1 or t.layout is None or load.attrs.get("via") != "buffer" or load.attrs.get("pad", 0) != 0:
-            return 0
-        buffer, wide = stores[0].operands[1].type, load.attrs["bytes"]
-        assert isinstance(buffer, SharedType) and buffer.layout is not None and isinstance(wide, int)
-        layout = over_buffer(t.layout, buffer)
-        width = access_bytes(TileType(t.elem, layout.shape, layout), buffer.layout)
-        if layout != t.layout or width != wide or t.layout.free.reg or t.elem.bits < 8:
-            return 0
-        return width // t.elem.bytes
-
-    def held_keys(self) -> list[tuple[Op, int]]:
-        """What holds a tile between its load and its write to LDS: a load and the register where a piece begins (-1: the whole)."""
-        keys: list[tuple[Op, int]] = []
-        for load in self.plan.loads:
-            n = self.piece(load)
-            layout = load.result.tile.layout
-            assert layout is not None
-            keys += [(load, r) for r in range(0, layout.num_registers, n)] if n else [(load, -1)]
-        return keys
-
-    def load_piece(self, key: tuple[Op, int], values: dict[Value, Value], into: dict[tuple[Op, int], Value]) -> None:
+    def load_piece(self, key: Piece, values: dict[Value, Value], into: dict[Piece, Value]) -> None:
         load, at = key
         if at < 0:
             local = dict(values)
@@ -291,13 +133,13 @@ class Scheduler(Pipeliner):
             into[key] = local[load.result]
             return
         operands = [*(values.get(v) or self.rw.use(v) for v in load.operands), self.map_of(load)]
-        type = FragmentType(load.result.tile.elem, self.piece(load))
+        type = FragmentType(load.result.tile.elem, self.shape.piece(load))
         attrs: dict[str, AttrValue] = {"at": at} if at else {}
         made = self.put("load_fragment", operands, attrs, type, load, f"g{load.result.name}", load.spans)
         assert made is not None
         into[key] = made
 
-    def store_piece(self, key: tuple[Op, int], held: dict[tuple[Op, int], Value], tile: int) -> None:
+    def store_piece(self, key: Piece, held: dict[Piece, Value], tile: int) -> None:
         load, at = key
         buffers = self.buffers(tile)
         if at >= 0:
@@ -324,34 +166,6 @@ class Scheduler(Pipeliner):
         if not self.single_wave:
             self.rw.op("barrier", loc=self.plan.loop.loc)
 
-    def copies_of(self, group: Sequence[Op]) -> int:
-        """Vector-memory instructions that every wave certainly issues for the copies that fill what these reads read."""
-        return sum(instructions(f, self.kernel) for f in map(self.fill_of, group) if f in self.plan.copies)
-
-    def groups(self) -> tuple[list[Op], list[Op]]:
-        """Reads of LDS by the turn at which their buffers change hands."""
-        if not self.two_turns:
-            return list(self.first), []
-        if self.plan.loads:  # what was written to LDS is there at the second turn
-            stored = [load for load in self.first if self.fill_of(load) in self.plan.stores]
-            return [load for load in self.first if load not in stored], stored
-        half = max(1, len(self.first) // 2)
-        return self.first[:half], self.first[half:]
-
-    def settle(self) -> None:
-        """Orders the reads of the first slice by turn, and chooses how late reads come: as early as registers allow."""
-        order = self.weave
-        one, two = self.groups()
-        ranks = {load: i for i, load in enumerate((*one, *two))}
-        order.reads[0].sort(key=lambda r: ranks[r.load] if self.two_turns else 0)
-        order.early = sum(r.load in one for r in order.reads[0])
-        order.stored = len(self.held_keys()) if two and self.plan.loads else 0
-        fixed = sum(registers_of(v) for v in (*self.plan.loop.results, *(load.result for load in self.plan.loads)))
-        possible = lags(order, AHEAD)
-        room = self.budget - fixed - RESERVE
-        self.lag = next((lag for lag in possible if peak_fragments(order, lag) <= room), possible[-1])
-        self.fits = peak_fragments(order, self.lag) <= room
-
     def iteration(self, tile: _Tile, *, fetch: bool, following: bool, left: int | None = None) -> None:
         """One iteration: its products, reads of its own slices and, if `following`, of the first of the next tile; with `fetch`
         also what brings the tile `depth` later. `left` counts the tiles under way after the next, where no more are fetched."""
@@ -359,7 +173,7 @@ class Scheduler(Pipeliner):
         events: list[Event] = []
         upcoming: dict[Read, Value] = {}
         for i, part in enumerate(order.reads):
-            for r, p in zip(part, order.positions(i, self.lag), strict=True):
+            for r, p in zip(part, order.positions(i, self.shape.lag), strict=True):
                 if i or p >= 0:
                     events.append((p, len(events), lambda r=r: self.read(r, tile.number, tile.fragments)))
                 if not i and p < 0 and following:
@@ -380,80 +194,44 @@ class Scheduler(Pipeliner):
             emit()
         tile.fragments = upcoming
 
-    def copy_places(self) -> list[tuple[float, Op, int]]:
-        """Where the instructions of all copies stand, counted from the iteration `depth` before theirs: from its first turn on, as far
-        apart as all waves together can be served, in the order in which the tile is read; before the first turn of the next."""
-        start = self.weave.start(len(self.weave.slices) - 1) + self.lag
-        one, two = self.groups()
-        found = [(f, i) for f in map(self.fill_of, (*one, *two)) if f in self.plan.copies for i in range(self.parts(f))]
-        spacing = min(self.spacing, self.weave.steps * MOST_OF_ITERATION / max(1, len(found)))
-        return [(exact(start + spacing * n), f, i) for n, (f, i) in enumerate(found)]
-
-    def under_way(self, place: float, group: Sequence[Op]) -> int:
-        """Copies that may be under way at a turn at `place` that waits for those of the next tile in a group: instructions that every
-        wave certainly issues after the last of them, in the steady state."""
-        n, depth = self.weave.steps, self.plan.depth
-        fills = {self.fill_of(load) for load in group}
-        places = self.copy_places()
-        needed = max((p + (1 - depth) * n for p, f, _ in places if f in fills), default=None)
-        if needed is None:
-            return -1
-        newer = (
-            self.certain(f, i) for p, f, i in places for j in range(-depth, 1) if needed < p + j * n < place
-        )  # fmt: skip
-        return sum(newer)
-
-    def certain(self, copy: Op, part: int) -> int:
-        """1 for an instruction of a copy that every wave issues, 0 for one that some may skip."""
-        return int(part < instructions(copy, self.kernel))
-
     def _turns(self, events: list[Event], tile: _Tile, *, fetch: bool, left: int | None) -> None:
         """The turns of an iteration, and with `fetch` the copies, loads and LDS writes that follow them."""
-        plan, n = self.plan, self.weave.steps
-        start = self.weave.start(len(self.weave.slices) - 1) + self.lag
-        middle = exact(start + self.weave.second_turn)
-        one, two = self.groups()
-        ahead, behind = plan.depth if plan.copies else 0, plan.depth - 1 if plan.copies else 0
+        plan, shape, n = self.plan, self.shape, self.weave.steps
+        one, two = shape.groups
+        ahead = plan.depth if plan.copies else 0
         values: dict[Value, Value] = {}
         before: dict[Value, Value] = {}
 
         def count(place: float, group: Sequence[Op]) -> int:
             if left is None:
-                return self.under_way(place, group)
-            late = sum(self.certain(f, i) for p, f, i in self.copy_places() if p >= n)
-            return max(0, left * self.copies_of([*one, *two]) - late)
+                return shape.under_way(place, group)
+            return max(0, left * shape.copies_of_tile - shape.late_copies)
 
         def first() -> None:
-            self.turn(count(start, one), lgkm=True)
+            self.turn(count(shape.first_turn, one), lgkm=True)
             if fetch:
                 values.update(self.addressed(self.index(tile.index, plan.depth), tile.number + ahead))
 
         def previous() -> None:
-            before.update(self.addressed(self.index(tile.index, plan.depth - 1), tile.number + behind))
+            before.update(self.addressed(self.index(tile.index, plan.depth - 1), tile.number + ahead - 1))
 
-        events.append((start, -2, first))
-        if fetch:
-            places = self.copy_places()
-            if any(p >= n for p, _, _ in places):
-                events.append((0, -3, previous))
-            for p, f, i in places:
-                late = p >= n
-                copy = (
-                    (lambda f=f, i=i: self.copy_part(f, i, before))
-                    if late
-                    else (lambda f=f, i=i: self.copy_part(f, i, values))
-                )
-                events.append((exact(p - n) if late else p, 1000 + len(events), copy))
-        keys = self.held_keys() if plan.loads and fetch else []
+        events.append((shape.first_turn, -2, first))
+        if fetch and shape.late_copies:
+            events.append((0, -3, previous))
+        for p, f, i in shape.copies if fetch else ():
+            late = p >= n
+            copy = partial(self.copy_part, f, i, before if late else values)
+            events.append((exact(p - n) if late else p, 1000 + len(events), copy))
+        keys = shape.pieces if fetch else []
         held = dict(tile.held)
-        stores = [lambda key=key: self.store_piece(key, held, tile.number + plan.depth - 1) for key in keys]
-        loads = [lambda key=key: self.load_piece(key, values, tile.held) for key in keys]
-        if not self.two_turns:
-            _spread(events, start, n, [*stores, *loads])
+        stores = [partial(self.store_piece, key, held, tile.number + plan.depth - 1) for key in keys]
+        loads = [partial(self.load_piece, key, values, tile.held) for key in keys]
+        if not shape.two_turns:
+            _spread(events, shape.first_turn, n, [*stores, *loads])
             return
-        _spread(events, start, middle, stores)
-        events.append((middle, -1, lambda: self.turn(count(middle, two), lgkm=bool(keys))))
-        _spread(events, middle, n, loads)
+        _spread(events, shape.first_turn, shape.second_turn, stores)
+        events.append((shape.second_turn, -1, lambda: self.turn(count(shape.second_turn, two), lgkm=bool(keys))))
+        _spread(events, shape.second_turn, n, loads)
 
     # -- the loop ------------------------------------------------------------------------------------------------
 
@@ -477,7 +255,8 @@ class Scheduler(Pipeliner):
 
     def split(self, v: Value, number: int) -> list[Value]:
         """The fragments of an accumulator."""
-        n, layout = self.counts[number], v.tile.layout
+        layout = v.tile.layout
+        n = next(self.weave.acc_counts[op] for op, i in self.shape.accumulators.items() if i == number)
         assert layout is not None
         type = FragmentType(v.tile.elem, n)
         made = self.rw.op(
@@ -488,14 +267,13 @@ class Scheduler(Pipeliner):
     def prologue(self, start: Value, acc: list[list[Value]]) -> _Tile:
         """The first tiles on their way, the first fragments in registers."""
         plan = self.plan
-        one, two = self.groups()
         for t in range(plan.depth if plan.copies else 0):
             values = self.addressed(self.index(start, t), t)
-            for place, fill, i in self.copy_places():
+            for place, fill, i in self.shape.copies:
                 if t < plan.depth - 1 or place < self.weave.steps:
                     self.copy_part(fill, i, values)
         tile = _Tile(0, start, {}, acc)
-        keys = self.held_keys() if plan.loads else []
+        keys = self.shape.pieces
         for t in range(plan.depth if keys else 0):
             values = self.addressed(self.index(start, t), t)
             for key in keys:
@@ -503,9 +281,8 @@ class Scheduler(Pipeliner):
             if t < plan.depth - 1:
                 for key in keys:
                     self.store_piece(key, tile.held, t)
-        late = sum(self.certain(f, i) for p, f, i in self.copy_places() if p >= self.weave.steps)
-        self.turn((plan.depth - 1) * self.copies_of([*one, *two]) - late, lgkm=bool(keys))
-        for r, p in zip(self.weave.reads[0], self.weave.positions(0, self.lag), strict=True):
+        self.turn((plan.depth - 1) * self.shape.copies_of_tile - self.shape.late_copies, lgkm=bool(keys))
+        for r, p in zip(self.weave.reads[0], self.weave.positions(0, self.shape.lag), strict=True):
             if p < 0:
                 self.read(r, 0, tile.fragments)
         return tile

@@ -78,7 +78,8 @@ META_SECTION = ".tileir.meta"
 
 @dataclass
 class Options:
-    """How to compile. `emit` names the texts and binaries wanted besides the code object: mlir, llvm, asm, obj."""
+    """How to compile. `emit` names the texts and binaries wanted besides the code object: mlir, llvm, asm, obj. `whole_tiles` writes
+    no loop instruction by instruction."""
 
     schedule: str = ""
     code_object_version: int = 5
@@ -87,6 +88,7 @@ class Options:
     print_after: PrintAfter | None = None
     start_from: str | None = None
     allow_spills: bool = False
+    whole_tiles: bool = False
 
 
 @dataclass
@@ -117,8 +119,8 @@ def compile_kernel(
 ) -> Compiled:
     """Compiles one kernel of a module ("" for the only one) for a chip. Raises CompileError.
 
-    Where nobody said how many waves a workgroup has and the registers of the default number do not suffice, other numbers
-    are tried; a remark says which one it became.
+    Where registers do not suffice, loops are compiled tile by tile, which needs fewer; then, where nobody said how many waves a
+    workgroup has, with other numbers of waves. A remark says which it became.
     """
     options = options or Options()
     log = log if log is not None else Log()
@@ -128,6 +130,20 @@ def compile_kernel(
         if e.diagnostics[0].code not in (SPILLED, MOVED) or options.start_from is not None:
             raise
         source = find_kernel(module, kernel)
+        attempt = Log()
+        try:
+            compiled = _compile_once(module, kernel, target, replace(options, whole_tiles=True), attempt)
+        except CompileError:
+            pass
+        else:
+            log.diagnostics[:] = attempt.diagnostics
+            compiled.log = log
+            log.remark(
+                "R0805",
+                "loops are written tile by tile: registers do not suffice for single instructions in order",
+                source.loc,
+            )
+            return compiled
         default = _open_waves(module, source, target, options)
         # All registers of a compute unit are in use from one wave per SIMD on: more waves share the same.
         hopeless = isinstance(e, _Hopeless) and default >= find_target(source, target).simds_per_cu
@@ -173,6 +189,7 @@ def _compile_once(module: Module, kernel: str, target: str, options: Options, lo
         kernel,
         target,
         schedule=options.schedule,
+        whole_tiles=options.whole_tiles,
         start_from=options.start_from,
         print_after=options.print_after,
         verify_each=options.verify_each,

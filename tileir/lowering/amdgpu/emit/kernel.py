@@ -10,7 +10,7 @@ from tileir.ir.core import Block, Kernel, Op
 from tileir.ir.expr import Expr
 from tileir.ir.registry import get
 from tileir.ir.types import GlobalType
-from tileir.lowering.amdgpu.emit import fragments, lanes, matrix, reduce, registers, shared, views
+from tileir.lowering.amdgpu.emit import fragments, lanes, matrix, reduce, registers, shared, streams, views
 from tileir.lowering.amdgpu.emit.control import Control
 from tileir.lowering.amdgpu.emit.elementwise import elementwise
 from tileir.lowering.amdgpu.emit.random import philox
@@ -74,7 +74,7 @@ class _Ops:
             "mma": matrix.mma,
             "load": views.load,
             "store": views.store,
-            "accessible": views.accessible,
+            "accessible": lambda s, op: views.accessible(s, op, streams.reaches(s, op)),
             "shared_load": shared.load,
             "shared_load_transposed": shared.load_transposed,
             "shared_store": shared.store,
@@ -203,8 +203,10 @@ def register_attributes(kernel: Kernel, target: Target) -> list[str]:
         return ['["amdgpu-agpr-alloc", "0"]']
     per_simd = max(1, waves // target.simds_per_cu)
     most = target.max_acc_vgprs
-    if per_simd > 1:  # one budget for both files: exactly what the accumulators take, the rest are vector registers
-        needed = peak(kernel).most_accumulation
+    stated = kernel.attrs.get("registers")
+    if (isinstance(stated, tuple) and stated[1]) or per_simd > 1:
+        # Where both files share a budget: exactly what the accumulators take, the rest are vector registers.
+        needed = stated[1] if isinstance(stated, tuple) and stated[1] else peak(kernel).most_accumulation
         most = min(most, -(-needed // ACCUM_OFFSET_GRANULE) * ACCUM_OFFSET_GRANULE)
     return [f'["amdgpu-agpr-alloc", "{most}"]', f'["amdgpu-waves-per-eu", "{per_simd},{per_simd}"]']
 
