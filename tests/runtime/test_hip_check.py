@@ -6,6 +6,7 @@ import struct
 
 import pytest
 
+from tileir.codeobject import CodeObject
 from tileir.runtime import DeviceError
 from tileir.runtime.hip_check import Isa, check_loadable
 from tileir.runtime.hip_device import HipDevice
@@ -98,13 +99,15 @@ def test_what_is_no_loadable_code_object() -> None:
 
 
 def test_lds() -> None:
-    from tileir import kernels
-    from tileir.frontend import parse
-    from tileir.lowering.amdgpu.compile import compile_kernel
-
-    data = compile_kernel(parse(kernels.source("gemm"), "gemm.tile"), "", "gfx950").hsaco
-    loadable(data)
-    assert "bytes of LDS, but hip:0 has 1024 for a workgroup" in refused(data, lds=1024)
+    data = bytearray(scale("gfx950").hsaco)
+    code = CodeObject.from_bytes(bytes(data))
+    symbol = next(s for s in code.symbols if s.name == "scale.kd")
+    at = code.elf.file_offset(symbol.value, 64)
+    assert at is not None
+    struct.pack_into("<I", data, at, 70000)  # group_segment_fixed_size, the first word of the descriptor
+    loadable(bytes(data))
+    text = refused(bytes(data), lds=65536)
+    assert text == "kernel 'scale' needs 70000 bytes of LDS, but hip:0 has 65536 for a workgroup"
 
 
 def test_the_loader_is_not_asked(standin: Standin) -> None:

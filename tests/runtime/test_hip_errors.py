@@ -70,7 +70,7 @@ def test_a_failure_of_any_call_is_reported_and_leaks_nothing(standin: Standin) -
         else:
             pytest.fail(f"call {number} failed, and nobody noticed")
         standin.fail()
-        assert standin.alive() == before, f"call {number} left something behind"
+        assert standin.alive(before) == before, f"call {number} left something behind"
     assert failed == set(PROTOTYPES) - {"hipGetLastError"}
 
 

@@ -61,7 +61,7 @@ def test_failures_leak_nothing(standin: Standin, hip: HipDevice) -> None:
         with pytest.raises(DeviceError, match="hipErrorUnknown, 999"):
             benchmark(scale("gfx950"), arguments(), hip, warmup=0, repeats=1, cold=True)
         standin.fail()
-        assert standin.alive() == before
+        assert standin.alive(before) == before
 
 
 def test_an_estimate_is_called_one() -> None:
