@@ -37,6 +37,7 @@ CATEGORIES = (
     ("program", "Program"),
     ("create", "Constants and new tiles"),
     ("memory", "Global memory"),
+    ("atomic", "Atomic updates"),
     ("elementwise", "Elementwise"),
     ("shape", "Shape"),
     ("reduce", "Reductions"),
@@ -44,6 +45,7 @@ CATEGORIES = (
     ("random", "Random numbers"),
     ("control", "Control flow"),
     ("wave", "Wave level"),
+    ("fragments", "Fragments (wave level, single instructions)"),
 )
 OPERANDS = {"access": "an access `%view[…]`"}
 LEVELS = {"tile": "tile", "wave": "wave", "both": "tile and wave"}

@@ -14,6 +14,7 @@ from pathlib import Path
 from tileir.frontend import parse, parse_file
 from tileir.ir.core import Module
 from tileir.ir.diagnostics import CompileError
+from tileir.ir.ops.atomic import UPDATES
 from tileir.ir.registry import OpDef, all_ops
 from tileir.ir.types import ELEMS
 from tileir.lowering.amdgpu.emit.kernel import emit_module
@@ -37,6 +38,11 @@ _SHAPED = {
     "fill": "%r = fill(load(%X[%i, 0])) : tile<T[16, 32]>\n  store(%r, %Z[%i * 16 +: 16, 0 +: 32])",
     "load": "store(%t, %Z[%i * 16 +: 16, 0 +: 32])",
     "store": "store(%t, %Z[%i * 16 +: 16, 0 +: 32])",
+    **{
+        name: f"%r = {name}(%t, %Z[%i * 16 +: 16, 0 +: 32])\n  store(%r, %Z[%i * 16 +: 16, 0 +: 32])"
+        for name in UPDATES
+    },
+    "atomic_cas": "%r = atomic_cas(%t, %t, %Z[%i * 16 +: 16, 0 +: 32])\n  store(%r, %Z[%i * 16 +: 16, 0 +: 32])",
     "reduce_add": "%r = reduce_add(%t, axis = 1)\n  store(%r, %Z[%i * 16 +: 16, 0 +: 1])",
     "reduce_max": "%r = reduce_max(%t, axis = 1)\n  store(%r, %Z[%i * 16 +: 16, 0 +: 1])",
     "reduce_min": "%r = reduce_min(%t, axis = 1)\n  store(%r, %Z[%i * 16 +: 16, 0 +: 1])",
@@ -65,6 +71,7 @@ _FIXED = {
     "dim": "store(N, %Z[0])",
     "assume": "assume(mod(N, 16) == 0)\n  store(N, %Z[0])",
     "constant": "store(7, %Z[0])",
+    "fence": "fence<release>()\n  store(7, %Z[0])",
     "iota": "store(iota<[64]>(), %Z[0 +: 64])",
     "philox_bits": "store(philox_bits(7, convert<i64>(iota<[64]>())), %Z[0 +: 64])",
     "philox_uniform": "store(convert<i32>(philox_uniform(7, convert<i64>(iota<[64]>())) * 100.0), %Z[0 +: 64])",

@@ -21,6 +21,197 @@ class Ops:
     def emit_none(self, op: str, operands: Sequence[Operand | Access], attrs: dict[str, Any] | None = None) -> None:
         raise NotImplementedError
 
+    def load(
+        self,
+        access: Access,
+        *,
+        pad: float = 0,
+        bytes: int = 0,
+        via: Literal["", "buffer", "global"] = "",
+        stage: Literal["", "direct", "via_registers"] = "",
+        depth: int = 0,
+        name: str = "",
+    ) -> Tile:
+        """Reads the elements that the access spans; elements outside the view (also for negative starts) read as
+        `pad`. A pad of 0 means zero bits, which in f8E8M0FNU are 2^-127."""
+        return self.emit_one(
+            "load", [access], {"pad": pad, "bytes": bytes, "via": via, "stage": stage, "depth": depth}, name
+        )
+
+    def store(
+        self, value: Operand, access: Access, *, bytes: int = 0, via: Literal["", "buffer", "global"] = ""
+    ) -> None:
+        """Writes a tile to the elements that the access spans; elements outside the view are dropped."""
+        self.emit_none("store", [value, access], {"bytes": bytes, "via": via})
+
+    def atomic_add(
+        self,
+        value: Operand,
+        access: Access,
+        *,
+        scope: Literal["workgroup", "device", "system"] = "device",
+        ordering: Literal["relaxed", "acquire", "release", "acq_rel"] = "relaxed",
+        bytes: int = 0,
+        via: Literal["", "buffer", "global"] = "",
+        name: str = "",
+    ) -> Tile:
+        """Replaces each element that the access spans, in one indivisible step, by the sum; integers wrap, floats
+        round once per update. On i32, i64, f32, f64, f16, bf16. A scalar operand counts for every element.
+        Elements outside the view are left out. Elements are updated in any order, every one once for each time
+        that the access names it (rows picked twice, strides of 0). The result is what was there before the
+        element's own update, 0 outside the view; it may be left away: the call is then a statement of its own.
+        `ordering` is that of the whole workgroup."""
+        return self.emit_one(
+            "atomic_add", [value, access], {"scope": scope, "ordering": ordering, "bytes": bytes, "via": via}, name
+        )
+
+    def atomic_max(
+        self,
+        value: Operand,
+        access: Access,
+        *,
+        scope: Literal["workgroup", "device", "system"] = "device",
+        ordering: Literal["relaxed", "acquire", "release", "acq_rel"] = "relaxed",
+        bytes: int = 0,
+        via: Literal["", "buffer", "global"] = "",
+        name: str = "",
+    ) -> Tile:
+        """Replaces each element that the access spans, in one indivisible step, by the maximum, with the rules of
+        `max`. On i32, i64, f32, f64. A scalar operand counts for every element. Elements outside the view are
+        left out. Elements are updated in any order, every one once for each time that the access names it (rows
+        picked twice, strides of 0). The result is what was there before the element's own update, 0 outside the
+        view; it may be left away: the call is then a statement of its own. `ordering` is that of the whole
+        workgroup."""
+        return self.emit_one(
+            "atomic_max", [value, access], {"scope": scope, "ordering": ordering, "bytes": bytes, "via": via}, name
+        )
+
+    def atomic_min(
+        self,
+        value: Operand,
+        access: Access,
+        *,
+        scope: Literal["workgroup", "device", "system"] = "device",
+        ordering: Literal["relaxed", "acquire", "release", "acq_rel"] = "relaxed",
+        bytes: int = 0,
+        via: Literal["", "buffer", "global"] = "",
+        name: str = "",
+    ) -> Tile:
+        """Replaces each element that the access spans, in one indivisible step, by the minimum, with the rules of
+        `min`. On i32, i64, f32, f64. A scalar operand counts for every element. Elements outside the view are
+        left out. Elements are updated in any order, every one once for each time that the access names it (rows
+        picked twice, strides of 0). The result is what was there before the element's own update, 0 outside the
+        view; it may be left away: the call is then a statement of its own. `ordering` is that of the whole
+        workgroup."""
+        return self.emit_one(
+            "atomic_min", [value, access], {"scope": scope, "ordering": ordering, "bytes": bytes, "via": via}, name
+        )
+
+    def atomic_and(
+        self,
+        value: Operand,
+        access: Access,
+        *,
+        scope: Literal["workgroup", "device", "system"] = "device",
+        ordering: Literal["relaxed", "acquire", "release", "acq_rel"] = "relaxed",
+        bytes: int = 0,
+        via: Literal["", "buffer", "global"] = "",
+        name: str = "",
+    ) -> Tile:
+        """Replaces each element that the access spans, in one indivisible step, by the bits that are set in both.
+        On i32, i64. A scalar operand counts for every element. Elements outside the view are left out. Elements
+        are updated in any order, every one once for each time that the access names it (rows picked twice,
+        strides of 0). The result is what was there before the element's own update, 0 outside the view; it may
+        be left away: the call is then a statement of its own. `ordering` is that of the whole workgroup."""
+        return self.emit_one(
+            "atomic_and", [value, access], {"scope": scope, "ordering": ordering, "bytes": bytes, "via": via}, name
+        )
+
+    def atomic_or(
+        self,
+        value: Operand,
+        access: Access,
+        *,
+        scope: Literal["workgroup", "device", "system"] = "device",
+        ordering: Literal["relaxed", "acquire", "release", "acq_rel"] = "relaxed",
+        bytes: int = 0,
+        via: Literal["", "buffer", "global"] = "",
+        name: str = "",
+    ) -> Tile:
+        """Replaces each element that the access spans, in one indivisible step, by the bits that are set in either.
+        On i32, i64. A scalar operand counts for every element. Elements outside the view are left out. Elements
+        are updated in any order, every one once for each time that the access names it (rows picked twice,
+        strides of 0). The result is what was there before the element's own update, 0 outside the view; it may
+        be left away: the call is then a statement of its own. `ordering` is that of the whole workgroup."""
+        return self.emit_one(
+            "atomic_or", [value, access], {"scope": scope, "ordering": ordering, "bytes": bytes, "via": via}, name
+        )
+
+    def atomic_xor(
+        self,
+        value: Operand,
+        access: Access,
+        *,
+        scope: Literal["workgroup", "device", "system"] = "device",
+        ordering: Literal["relaxed", "acquire", "release", "acq_rel"] = "relaxed",
+        bytes: int = 0,
+        via: Literal["", "buffer", "global"] = "",
+        name: str = "",
+    ) -> Tile:
+        """Replaces each element that the access spans, in one indivisible step, by the bits that are set in one of
+        them. On i32, i64. A scalar operand counts for every element. Elements outside the view are left out.
+        Elements are updated in any order, every one once for each time that the access names it (rows picked
+        twice, strides of 0). The result is what was there before the element's own update, 0 outside the view;
+        it may be left away: the call is then a statement of its own. `ordering` is that of the whole workgroup."""
+        return self.emit_one(
+            "atomic_xor", [value, access], {"scope": scope, "ordering": ordering, "bytes": bytes, "via": via}, name
+        )
+
+    def atomic_xchg(
+        self,
+        value: Operand,
+        access: Access,
+        *,
+        scope: Literal["workgroup", "device", "system"] = "device",
+        ordering: Literal["relaxed", "acquire", "release", "acq_rel"] = "relaxed",
+        bytes: int = 0,
+        via: Literal["", "buffer", "global"] = "",
+        name: str = "",
+    ) -> Tile:
+        """Replaces each element that the access spans, in one indivisible step, by `value`. On i32, i64, f32, f64.
+        A scalar operand counts for every element. Elements outside the view are left out. Elements are updated
+        in any order, every one once for each time that the access names it (rows picked twice, strides of 0).
+        The result is what was there before the element's own update, 0 outside the view; it may be left away:
+        the call is then a statement of its own. `ordering` is that of the whole workgroup."""
+        return self.emit_one(
+            "atomic_xchg", [value, access], {"scope": scope, "ordering": ordering, "bytes": bytes, "via": via}, name
+        )
+
+    def atomic_cas(
+        self,
+        expected: Operand,
+        desired: Operand,
+        access: Access,
+        *,
+        scope: Literal["workgroup", "device", "system"] = "device",
+        ordering: Literal["relaxed", "acquire", "release", "acq_rel"] = "relaxed",
+        bytes: int = 0,
+        via: Literal["", "buffer", "global"] = "",
+        name: str = "",
+    ) -> Tile:
+        """Replaces each element that the access spans, in one indivisible step, by `desired` where the old bits
+        equal those of `expected`, and stay as they are elsewhere. On i32, i64, f32, f64. A scalar operand counts
+        for every element. Elements outside the view are left out. Elements are updated in any order, every one
+        once for each time that the access names it (rows picked twice, strides of 0). The result is what was
+        there before the element's own update, 0 outside the view; it may be left away: the call is then a
+        statement of its own. `ordering` is that of the whole workgroup."""
+        return self.emit_one(
+            "atomic_cas",
+            [expected, desired, access],
+            {"scope": scope, "ordering": ordering, "bytes": bytes, "via": via},
+            name,
+        )
+
     def mma(
         self,
         a: Operand,
@@ -35,7 +226,9 @@ class Ops:
         name: str = "",
     ) -> Tile:
         """Matrix product a · b, added to c if given. Products are exact and summed in f32 (f64 for f64, i32 for i8)
-        in unspecified but fixed order; the interpreter sums in f64 and rounds once."""
+        in unspecified but fixed order; the interpreter sums in f64 and rounds once. With five operands the last
+        two are scales of a and b as those of `mma_scaled`, which becomes this op when the kernel is bound to a
+        chip."""
         return self.emit_one(
             "mma",
             [a, b, *c],
@@ -49,6 +242,13 @@ class Ops:
             },
             name,
         )
+
+    def mma_scaled(self, a: Operand, sa: Operand, b: Operand, sb: Operand, *c: Operand, name: str = "") -> Tile:
+        """Matrix product of block-scaled operands (OCP microscaling formats), added to c if given: every 32 values
+        of k of a row of a share the scale in sa, f8E8M0FNU[m, k / 32], and of a column of b the one in sb,
+        f8E8M0FNU[k / 32, n]. a and b are floats of 8, 6 or 4 bits, of the same or different types. Products are
+        exact and summed in f32; a scale of NaN makes NaN of its row or column."""
+        return self.emit_one("mma_scaled", [a, sa, b, sb, *c], None, name)
 
     def iota(self, shape: Sequence[int], *, axis: int = 0, name: str = "") -> Tile:
         """A tile of i32 whose element is its own index along `axis`."""
@@ -215,39 +415,27 @@ class Ops:
         """min(max(x, low), high), with the rules of `min` and `max`: NaN becomes `low`."""
         return self.emit_one("clamp", [x, low, high], None, name)
 
-    def convert(self, x: Operand, elem: Elem, *, name: str = "") -> Tile:
+    def convert(
+        self,
+        x: Operand,
+        *bits: Operand,
+        elem: Elem,
+        rounding: Literal["nearest_even", "nearest_away", "toward_zero", "stochastic"] = "nearest_even",
+        overflow: Literal["", "saturate", "infinity"] = "",
+        name: str = "",
+    ) -> Tile:
         """Conversion to another element type. Floats round to nearest even; to 8 bits or less they saturate to the
         largest finite value (infinities too) and keep NaN (f6 and f4 have none: 0; f8E8M0FNU rounds halves up
         and gives NaN for what is not positive). Floats to integers truncate and saturate, NaN gives 0; integers
-        wrap; i1 is 0 or 1, and anything non-zero is true."""
-        return self.emit_one("convert", [x], {"elem": elem}, name)
+        wrap; i1 is 0 or 1, and anything non-zero is true. From floats to floats of at most 16 bits `rounding`
+        may be another; with `stochastic`, the second operand holds 32 random bits for each element: the larger
+        of the two neighbours is taken if the share of the step that lies below the number, in units of 2^-32,
+        and the bits add up to 2^32 or more."""
+        return self.emit_one("convert", [x, *bits], {"elem": elem, "rounding": rounding, "overflow": overflow}, name)
 
     def bitcast(self, x: Operand, elem: Elem, *, name: str = "") -> Tile:
         """The same bits read as another element type of equal width."""
         return self.emit_one("bitcast", [x], {"elem": elem}, name)
-
-    def load(
-        self,
-        access: Access,
-        *,
-        pad: float = 0,
-        bytes: int = 0,
-        via: Literal["", "buffer", "global"] = "",
-        stage: Literal["", "direct", "via_registers"] = "",
-        depth: int = 0,
-        name: str = "",
-    ) -> Tile:
-        """Reads the elements that the access spans; elements outside the view (also for negative starts) read as
-        `pad`."""
-        return self.emit_one(
-            "load", [access], {"pad": pad, "bytes": bytes, "via": via, "stage": stage, "depth": depth}, name
-        )
-
-    def store(
-        self, value: Operand, access: Access, *, bytes: int = 0, via: Literal["", "buffer", "global"] = ""
-    ) -> None:
-        """Writes a tile to the elements that the access spans; elements outside the view are dropped."""
-        self.emit_none("store", [value, access], {"bytes": bytes, "via": via})
 
     def assume(self, condition: Operand) -> None:
         """States a fact about scalars that the compiler may use. The interpreter checks it; a launch that breaks it

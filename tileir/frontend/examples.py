@@ -46,4 +46,5 @@ def example_kernel(definition: OpDef) -> str:
     defined = {n for names in re.findall(r"(%\w+(?:, %\w+)*) = ", example) for n in names.split(", ")}
     lines = [f"{name} = {value}" for name, value in PRELUDE.items() if name in used - defined]
     body = "\n".join(f"  {line}" for line in [*lines, *example.split("\n")])
-    return f"tileir 1\n\nkernel @example(%A: global<f32[M, N]>) grid(M, N) {{\n{body}\n}}\n"
+    numbers = ", %I: global<i32[L]>" if "%I" in used else ""
+    return f"tileir 1\n\nkernel @example(%A: global<f32[M, N]>{numbers}) grid(M, N) {{\n{body}\n}}\n"

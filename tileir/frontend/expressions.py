@@ -14,6 +14,7 @@ from tileir.ir.builder import Builder, Names
 from tileir.ir.core import AttrValue, Block, Op, Value
 from tileir.ir.diagnostics import CompileError, Note
 from tileir.ir.location import Loc
+from tileir.ir.ops.atomic import OPTIONAL_RESULT
 from tileir.ir.registry import OpDef, format_attr
 from tileir.ir.types import ELEMS, F32, I1, I32, MAX_ELEMENTS, Elem, GlobalType, SharedType, TileType, Type
 
@@ -121,7 +122,9 @@ class Expressions(Evaluator):
 
     def call_op(self, node: Node) -> Op | Operand:
         """A call that stands as a statement of its own."""
-        return self._call(node, None, ())
+        definition = registry.lookup(node.children[0].text)
+        bare = definition is not None and OPTIONAL_RESULT in definition.traits
+        return self._call(node, [] if bare else None, ())
 
     def call(self, node: Node) -> Operand:
         return self._single(self._call(node, None, ()), node)

@@ -18,6 +18,7 @@ from tileir.ir import expr, registry
 from tileir.ir.builder import Builder, Names
 from tileir.ir.core import Block, Kernel, Op, Value
 from tileir.ir.location import Loc
+from tileir.ir.ops.atomic import ORDERINGS, SCOPES, UPDATES
 from tileir.ir.types import ELEMS, F32, I1, I32, I64, Elem, GlobalType, TileType, scalar
 from tileir.ir.verifier import verify
 
@@ -242,6 +243,27 @@ class _Maker:
         same = [ELEMS[n] for n in self.limits.elems if ELEMS[n].bits == a.tile.elem.bits]
         return self.emit("bitcast", [a], attrs={"elem": self.pick(same)})
 
+    def update(self, value: Value, access: list[Value], spans: list[int | None]) -> Value:
+        """An atomic update of places that nobody else accesses; the value itself where there is none on its type."""
+        # A view with an odd number of 16-bit elements ends inside the 4 bytes that an update works on.
+        names = [
+            n for n, (elems, _, _) in UPDATES.items() if value.tile.elem.name in elems and value.tile.elem.bits > 16
+        ]
+        if not names:
+            return value
+        name = self.pick(names)
+        expected = [self.pick([v for v in self.like(value) if v.tile.shape in ((), value.tile.shape)])]
+        if self.choices.boolean():
+            self.b.op(
+                name, [*(expected if name == "atomic_cas" else []), value, *access], spans=tuple(spans), num_results=0
+            )
+            if name in ("atomic_xchg", "atomic_cas"):
+                return value
+        attrs = {"scope": self.pick(SCOPES), "ordering": self.pick(ORDERINGS)}
+        return self.emit(
+            name, [*(expected if name == "atomic_cas" else []), value, *access], attrs=attrs, spans=tuple(spans)
+        )
+
     def transpose(self) -> Value:
         a = self.any_value(rank=2)
         perm = self.pick([None, (0, 1), (1, 0)])
@@ -402,7 +424,7 @@ def random_kernel(choices: Choices, limits: Limits | None = None) -> Kernel:
         args.append(Value(f"A{i}", GlobalType(choices.pick(elems), dims, strides)))
     views = list(args)
     args += [Value("s", scalar(F32)), Value("n", scalar(I32))]
-    names = Names({a.name for a in args} | {f"O{i}" for i in range(limits.outputs)})
+    names = Names({a.name for a in args} | {f"{x}{i}" for x in "OP" for i in range(limits.outputs)})
     maker = _Maker(choices, limits, Builder(Block(), names), views)
     maker.pool += [a for a in args if isinstance(a.type, TileType) and a.type.elem.name in limits.elems]
     rank = choices.integer(1, 3)
@@ -433,7 +455,13 @@ def random_kernel(choices: Choices, limits: Limits | None = None) -> Kernel:
             row = maker.b.value("iota", attrs={"shape": (shape[d],)})
             indices[d] = maker.b.value("sub", [maker.b.constant(shape[d] - 1, I32), row])
             spans[d] = None
-        maker.b.op("store", [value, view, place, *indices], spans=(None, *spans))
+        access, spans = [view, place, *indices], [None, *spans]
+        if "atomic" not in limits.exclude and choices.integer(0, 3) == 0:
+            value = maker.update(value, access, spans)
+            view = Value(f"P{i}", GlobalType(value.tile.elem, (math.prod(sizes), *shape)))
+            args.append(view)
+            access[0] = view
+        maker.b.op("store", [value, *access], spans=tuple(spans))
     kernel = Kernel(
         choices.pick(["k", "mma", "for_1"]),
         _params(choices),

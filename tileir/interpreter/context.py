@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -82,6 +82,14 @@ class Context:
         assert op.spans is not None
         self._shared.issue(op.loc)
         memory.store(view, indices, op.spans, value)
+
+    def update(
+        self, op: Op, change: Callable[..., Any], operands: Sequence[Array], view: Array, indices: Sequence[Array]
+    ) -> Array:
+        """The elements of an access before an atomic update makes `change(old, *operands)` of each."""
+        assert op.spans is not None
+        self._shared.issue(op.loc)
+        return memory.update(view, indices, op.spans, change, operands)
 
     def shared_alloc(self, op: Op) -> SharedBuffer:
         type = op.results[0].type

@@ -5,7 +5,8 @@ Spans are clipped against the view in Python integers, so an index near the end 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,3 +75,45 @@ def store(view: Array, indices: Sequence[Array], spans: Sequence[int | None], va
         into[...] = inside
     else:
         into[tuple(c.rows[1] if d == c.rows[0] else slice(None) for d in range(view.ndim))] = inside
+
+
+def update(
+    view: Array,
+    indices: Sequence[Array],
+    spans: Sequence[int | None],
+    change: Callable[..., Any],
+    operands: Sequence[Array],
+) -> Array:
+    """Replaces each accessed element inside the view by `change(old, *operands)`, one after the other where several are the
+    same; scalar operands count for all. A new array with what was there before, 0 outside the view."""
+    c = _clip(view.shape, indices, spans)
+    old = np.zeros(c.full, view.dtype)
+    values = [np.broadcast_to(x, c.full) if np.ndim(x) == 0 else np.reshape(x, c.full) for x in operands]
+    for source, target in _groups(view, c):
+        before = np.array(view[source])
+        old[target] = before
+        view[source] = change(before, *(v[target] for v in values)).astype(view.dtype)
+    kept = [
+        n for n, s, i in zip(c.full, spans, indices, strict=True) if s is not None or np.ndim(i)
+    ]  # plain indices give no dimension
+    return old.reshape(kept)
+
+
+def _groups(view: Array, c: _Clipped) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
+    """Pairs of places in the view and in the accessed tile, in each of which no element occurs twice."""
+    repeated = [d for d, s in enumerate(view.strides) if s == 0]
+    target = [c.target[d] if isinstance(c.target[d], slice) else slice(None) for d in range(view.ndim)]
+    source: list[Any] = list(c.source)
+    choices: list[list[tuple[int, Any, Any]]] = []
+    if c.rows is not None:
+        d, rows = c.rows
+        choices.append([(d, slice(r, r + 1), slice(t, t + 1)) for r, t in zip(rows, c.target[d], strict=True)])
+    for d in repeated:
+        if c.rows is None or d != c.rows[0]:
+            size = c.source[d].stop - c.source[d].start
+            first, to = c.source[d].start, c.target[d].start
+            choices.append([(d, slice(first + i, first + i + 1), slice(to + i, to + i + 1)) for i in range(size)])
+    for chosen in itertools.product(*choices):
+        for d, s, t in chosen:
+            source[d], target[d] = s, t
+        yield tuple(source), tuple(target)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from tileir.ir.core import AttrValue, Kernel, Op, Value
 from tileir.ir.diagnostics import error
+from tileir.ir.ops.atomic import is_atomic
 from tileir.ir.ops.memory import tile_dims
 from tileir.ir.ops.shape import reshapes_in_place
 from tileir.ir.registry import get
@@ -140,6 +141,9 @@ class _Apply:
             operands[0] = self._stored(rw, op)
             if picks_rows(op):
                 self._index(rw, op, operands, operands[0].tile.layout)
+        elif is_atomic(op):
+            self._atomic(rw, op, operands)
+            types = [t.with_layout(operands[0].tile.layout) for t in types]
         elif picks_rows(op):
             self._index(rw, op, operands, types[0].layout)
         else:
@@ -150,6 +154,21 @@ class _Apply:
         )  # fmt: skip
         rw.replace(op, new.results)
         return True
+
+    def _atomic(self, rw: Rewriter, op: Op, operands: list[Value]) -> None:
+        """Operands of an atomic update in one layout: that of their class, or one that suits the view."""
+        at = get(op.name).access_position
+        assert at is not None
+        classes = [self.of(v) for v in [*op.results, *op.operands[:at]] if is_tile(v) and not is_free(v)]
+        if not is_tile(op.operands[0]):
+            return
+        view = op.operands[at].type
+        assert isinstance(view, GlobalType)
+        layout = classes[0] if classes else coalesced(op.operands[0].tile, view, tile_dims(op), self.waves)
+        for i, v in enumerate(op.operands[:at]):
+            operands[i] = self.convert(rw, v, layout)
+        if picks_rows(op):
+            self._index(rw, op, operands, layout)
 
     def _index(self, rw: Rewriter, op: Op, operands: list[Value], tile: Layout | None) -> None:
         """The tile of indices of an access in the layout that suits the accessed tile."""

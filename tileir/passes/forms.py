@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from tileir.ir.core import Kernel, Op, Value
 from tileir.ir.diagnostics import CompileError, error
+from tileir.ir.ops.atomic import is_atomic
 from tileir.ir.ops.lanes import SHUFFLE_MEANS, SWAP_MEANS
 from tileir.ir.ops.shape import reshapes_in_place
 from tileir.ir.rewriter import uses
@@ -77,7 +78,7 @@ def _bound(kernel: Kernel, target: Target) -> None:
 
 def _accesses_chosen(kernel: Kernel, target: Target) -> None:
     for op in kernel.walk():
-        if op.name in ("load", "store") and not (op.attrs.get("bytes") and op.attrs.get("via")):
+        if (op.name in ("load", "store") or is_atomic(op)) and not (op.attrs.get("bytes") and op.attrs.get("via")):
             raise error(
                 "E1018",
                 f"this '{op.name}' does not say how lanes access memory",

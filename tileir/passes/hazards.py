@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tileir.ir.core import Block, Kernel, Op, Value
+from tileir.ir.ops.atomic import has_updates_that_commute
 from tileir.ir.registry import get
 from tileir.ir.types import GlobalType, SharedType
 from tileir.passes.lds_sizes import buffer_bytes
@@ -131,6 +132,8 @@ class Memory:
     def ordered(self, first: Access, later: Access, crossed: Loops = frozenset()) -> bool:
         """Whether the order of the two in the text means something: they can touch the same byte, and one writes."""
         if not (first.writes or later.writes) or first.in_lds != later.in_lds:
+            return False
+        if first.op.name == later.op.name and all(has_updates_that_commute(a.op) for a in (first, later)):
             return False
         if first.in_lds:
             return not _parts_of_one(first.op, later.op) and self._buffers_meet(first.place, later.place)

@@ -12,6 +12,7 @@ from functools import lru_cache
 from itertools import combinations
 
 from tileir.ir.core import Block, Kernel, Op, Value
+from tileir.ir.ops.atomic import is_atomic
 from tileir.ir.ops.memory import indices_of, picked_dim, tile_dims
 from tileir.ir.ops.shape import permutation
 from tileir.ir.registry import get
@@ -67,6 +68,11 @@ class Classes:
                 self._join(v, op.result)
         elif op.name == "mma" and len(op.operands) > 2:
             self._join(op.operands[2], op.result)
+        elif is_atomic(op):
+            at = get(op.name).access_position
+            assert at is not None
+            for v in [*op.operands[1:at], *op.results]:
+                self._join(op.operands[0], v)
         for init, arg, out in carried(op):
             self._join(init, arg)
             self._join(arg, out)
@@ -109,7 +115,7 @@ def picks_rows(op: Op) -> bool:
 
 def picks(op: Op) -> tuple[Value, Value]:
     """The accessed tile and the tile of indices of an op that picks rows."""
-    tile = op.operands[0] if op.name == "store" else op.result
+    tile = op.result if op.name == "load" else op.operands[0]
     dim = picked_dim(op)
     assert dim is not None
     return tile, indices_of(op)[dim]

@@ -21,6 +21,13 @@ reduction of the parts in every lane:
     %q = shared_load(%s) : tile<f32[64, 4], linear(…)>
     %y = reduce_add(%q, axis = 1) : tile<f32[64, 1], linear(…)>
 
+A scalar that an atomic update takes becomes a tile of one element, which one lane updates; where several lanes stand for an
+element and its old value is used, the one that made the update hands it on through LDS:
+
+    %o = atomic_add(%v, %C[%i +: 1]) : tile<i32[1], linear(…)>
+    shared_store(%o, %s)
+    %old = shared_load(%s) : tile<i32[1], linear(…)>
+
 Remarks say by which means each is done: R0501 (inside waves), R0502 (through LDS), R0503 (reductions).
 """
 
@@ -28,11 +35,13 @@ from __future__ import annotations
 
 from tileir.ir.core import Kernel, Op, Value
 from tileir.ir.diagnostics import error
+from tileir.ir.ops.atomic import is_atomic
 from tileir.ir.ops.shape import reshapes_in_place
 from tileir.ir.registry import get
 from tileir.ir.rewriter import Rewriter, rewrite
 from tileir.ir.types import F32, I1, I8, SharedType, TileType
 from tileir.layout import Layout, LayoutError
+from tileir.layout.linear import LANE_BITS
 from tileir.passes.base import Context, Pass
 from tileir.passes.conversion_cost import buffer_bytes, cheapest_route, exchange_clocks
 from tileir.passes.lane_code import combines, reduced_bits, reduced_waves
@@ -158,8 +167,38 @@ def _reshape(rw: Rewriter, op: Op, ctx: Context, in_guard: bool) -> None:
     rw.replace(op, [convert(rw, value, layout, op.result.name, ctx, in_guard)])
 
 
-def _rule(rw: Rewriter, op: Op, ctx: Context, in_guard: bool) -> bool:
+def _atomic(rw: Rewriter, op: Op, waves: int) -> bool:
+    """See above. (Results are there only if they are used: `expand-ops`.)"""
+    at = get(op.name).access_position
+    assert at is not None and op.spans is not None
+    operands, spans, t = [rw.use(v) for v in op.operands], op.spans, op.operands[0].tile
+    layout = t.layout
+    if t.is_scalar:
+        spans = (*spans[:-1], 1)
+        layout = Layout.from_bases((1,), [], [(0,)] * LANE_BITS, [(0,)] * (waves.bit_length() - 1))
+        t = TileType(t.elem, (1,), layout)
+        operands[:at] = [rw.value("fill", [v], types=[t], hint=v.name) for v in operands[:at]]
+    assert layout is not None
+    if not op.operands[0].tile.is_scalar and (layout.is_injective or not op.results):
+        return False
+    names = [v.name for v in op.results] if layout.is_injective else []
+    new = rw.op(
+        op.name, operands, op.attrs, spans=spans, names=names, loc=op.loc, operand_locs=op.operand_locs,
+        num_results=len(op.results),
+    )  # fmt: skip
+    if op.results:
+        scalar = op.result.tile.is_scalar
+        shared = exchange(rw, new.result, layout, [] if scalar else [op.result.name])
+        if scalar:
+            shared = rw.value("reshape", [shared], {"shape": ()}, names=[op.result.name])
+        rw.replace(op, [shared])
+    return True
+
+
+def _rule(rw: Rewriter, op: Op, ctx: Context, waves: int, in_guard: bool) -> bool:
     rw.loc = op.loc
+    if is_atomic(op):
+        return _atomic(rw, op, waves)
     if op.name == "convert_layout":
         layout = op.result.tile.layout
         assert layout is not None
@@ -180,8 +219,10 @@ def _rule(rw: Rewriter, op: Op, ctx: Context, in_guard: bool) -> bool:
 
 
 def _run(kernel: Kernel, ctx: Context) -> Kernel:
+    waves = kernel.attrs["waves"]
+    assert isinstance(waves, int)
     guarded = {op for guard in kernel.walk() if guard.name == "guard" for op in guard.walk()}
-    return rewrite(kernel, lambda rw, op: _rule(rw, op, ctx, op in guarded))
+    return rewrite(kernel, lambda rw, op: _rule(rw, op, ctx, waves, op in guarded))
 
 
 PASS = Pass(

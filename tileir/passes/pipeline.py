@@ -10,6 +10,7 @@ from tileir.passes.base import Pass
 
 ORDER = (
     "specialise",
+    "expand-ops",
     "simplify",
     "split-access",
     "place-memory",
@@ -25,6 +26,7 @@ ORDER = (
     "order-grid",
     "simplify",
     "bound-registers",
+    "order-atomics",
     "synchronise",
 )
 

@@ -18,7 +18,7 @@ becomes
     }
 
 Accesses whose text already states `bytes` and `via` are left alone. Rows that a tile of indices picks may lie any distance apart,
-so both versions use global instructions for them; only the width differs.
+and atomic updates are branched over anyway, so both versions use global instructions for them; only the width differs.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from dataclasses import replace
 
 from tileir.ir.builder import Builder, Names
 from tileir.ir.core import AttrValue, Block, Kernel, Op, Value
+from tileir.ir.ops.atomic import is_atomic
 from tileir.ir.ops.memory import picked_dim
 from tileir.ir.registry import get
 from tileir.ir.rewriter import Rewriter, all_names
@@ -35,6 +36,7 @@ from tileir.ir.types import I32, GlobalType
 from tileir.passes.base import Context, Pass
 from tileir.passes.facts import Divisibility
 
+PAIR = 4  # bytes of two 16-bit floats, which one instruction adds
 WIDEST = 16  # bytes of the widest memory access of a lane: four dwords (CDNA3 ISA, buffer_load_dwordx4)
 
 
@@ -47,7 +49,7 @@ def contiguous_dim(view: GlobalType) -> int | None:
 
 def is_open(op: Op) -> bool:
     """Whether the op is an access of global memory whose width is still to be chosen."""
-    return op.name in ("load", "store") and not op.attrs.get("bytes")
+    return (op.name in ("load", "store") or is_atomic(op)) and not op.attrs.get("bytes")
 
 
 def access(op: Op) -> tuple[GlobalType, list[Value]]:
@@ -60,18 +62,20 @@ def access(op: Op) -> tuple[GlobalType, list[Value]]:
 
 
 def ideal_bytes(op: Op, facts: Divisibility) -> int:
-    """Widest access that the spans and start indices allow, whatever the view's address and strides are; 0 for picked rows whose
-    elements do not lie together, of which there is one version only."""
+    """Widest access that the spans and start indices allow, whatever the view's address and strides are; 0 where there is one
+    version only: for picked rows whose elements do not lie together, and for atomic updates of other than pairs."""
     view, indices = access(op)
     assert op.spans is not None
     size = view.elem.bytes
     d = contiguous_dim(view)
-    single = 0 if picked_dim(op) is not None else size
+    if is_atomic(op) and size != PAIR // 2:
+        return 0
+    single = 0 if is_atomic(op) or picked_dim(op) is not None else size
     if d is None or op.spans[d] is None or view.elem.bits % 8:
         return single
     start = facts.of(indices[d])
     run = math.gcd(op.spans[d] or 0, start) if start else op.spans[d] or 0
-    width = max(size, min(WIDEST, (run & -run) * size))
+    width = max(size, min(PAIR if is_atomic(op) else WIDEST, (run & -run) * size))
     return width if width > size else single
 
 
@@ -122,7 +126,7 @@ def _version(kernel: Kernel, names: Names, mapping: dict[Value, Value], widths: 
             view, _ = access(op)
             wide = widths.get(op, 0)
             attrs["bytes"] = wide or view.elem.bytes
-            attrs["via"] = "buffer" if wide and picked_dim(op) is None else "global"
+            attrs["via"] = "buffer" if wide and not is_atomic(op) and picked_dim(op) is None else "global"
         new = rw.copy(op, attrs=attrs)
         if rename:
             for v in [*new.results, *(a for r in new.regions for a in r.args)]:

@@ -141,3 +141,20 @@ s_waitcnt vmcnt(0)
     assert run(body, "gfx950", "race", groups=3).findings == []
     assert kinds(run(_without(body, "buffer_inv sc1", 0), "gfx950", "race", groups=3)) == ["race-memory"]
     assert kinds(run(_without(body, "s_barrier", 1), "gfx950", "race", groups=3)) == ["race-memory"]
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_a_load_whose_registers_a_swap_uses_again_is_a_plain_load(chip: str) -> None:
+    """Two waves read the same place; later both swap at another one, whose address is in the same registers."""
+    body = """
+v_mov_b32 v9, 0
+v_mov_b32 v8, 0
+global_load_dword v4, v9, s[20:21]
+global_load_dword v7, v8, s[20:21]
+s_waitcnt vmcnt(0)
+v_mov_b32 v9, 0x800
+v_mov_b32 v5, v9
+global_atomic_cmpswap v9, v[4:5], s[20:21]
+s_waitcnt vmcnt(0)
+"""
+    assert run(body, chip, "race").findings == []

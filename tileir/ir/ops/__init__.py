@@ -1,8 +1,23 @@
 """Declarations of all ops, one module per family; importing the package registers them."""
 
-from tileir.ir.ops import contract, control, create, elementwise, fragments, lanes, memory, program, random, reduce, shape, wave
+from tileir.ir.ops import (
+    atomic,
+    contract,
+    control,
+    create,
+    elementwise,
+    fragments,
+    lanes,
+    memory,
+    program,
+    random,
+    reduce,
+    shape,
+    wave,
+)
 
 __all__ = [
+    "atomic",
     "contract",
     "control",
     "create",

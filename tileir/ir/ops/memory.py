@@ -11,7 +11,7 @@ from tileir.ir.types import I1, GlobalType, TileType, Type, scalar
 
 # Attributes that passes put on accesses. `bytes` is the width of one access of a lane, `via` the kind of instruction;
 # `stage`, `depth` are a schedule's wish for a load that feeds an `mma`.
-_ACCESS_ATTRS = (
+ACCESS_ATTRS = (
     AttrSpec("bytes", "int", default=0, doc="bytes per lane and access; 0 = not chosen yet"),
     AttrSpec("via", "word", default="", choices=("", "buffer", "global"), doc="buffer or global instructions"),
 )
@@ -100,7 +100,7 @@ declare(
         _load,
         attrs=(
             AttrSpec("pad", "number", default=0, paren=True),
-            *_ACCESS_ATTRS,
+            *ACCESS_ATTRS,
             AttrSpec("stage", "word", default="", choices=("", "direct", "via_registers"), doc="how it reaches LDS"),
             AttrSpec("depth", "int", default=0, doc="stages in flight that the schedule asks for"),
         ),
@@ -138,7 +138,7 @@ declare(
         "Writes a tile to the elements that the access spans; elements outside the view are dropped.",
         ("value", "access"),
         _store,
-        attrs=_ACCESS_ATTRS,
+        attrs=ACCESS_ATTRS,
         level="both",
         effects=frozenset({"write"}),
         category="memory",

@@ -23,6 +23,7 @@ _LOGGED = ("ds", "mubuf", "mtbuf", "global", "flat", "smem")
 """Encodings of the instructions that access LDS or device memory."""
 FENCES = ("buffer_wbl2", "buffer_inv")
 _MOST_NUMBERED = c.RECORD_MASK - 1
+DWORD = 4  # bytes of an instruction word
 
 
 def to_lds(inst: Instruction) -> bool:
@@ -83,23 +84,41 @@ def feeds_swap(instructions: Sequence[Instruction | None]) -> set[int]:
     """Loads that only fetch the first guess of a compare-and-swap at the same address.
 
     LLVM expands atomic operations that the hardware does not have into such loops, with a plain load before them; a
-    stale value only costs a round of the loop.
+    stale value only costs a round of the loop. Register numbers alone do not tell that two addresses are the same: the
+    swap is the next access to that place, and a branch behind it leads back to between the two.
     """
-    swaps = {
-        _place(inst, True)
-        for inst in instructions
-        if inst is not None and is_logged(inst) and ("cmpswap" in inst.name or "cmpst" in inst.name)
-    }
-    if not swaps:
-        return set()
-    return {
-        i
-        for i, inst in enumerate(instructions)
-        if inst is not None
-        and is_logged(inst)
-        and ("_load_dword" in inst.name or inst.name.startswith("ds_read_b"))
-        and _place(inst, False) in swaps
-    }
+    found: set[int] = set()
+    last: dict[tuple[object, ...], int] = {}  # the last load from a place
+    for i, inst in enumerate(instructions):
+        if inst is None or not is_logged(inst):
+            continue
+        if "_load_dword" in inst.name or inst.name.startswith("ds_read_b"):
+            last[_place(inst, False)] = i
+        elif "cmpswap" in inst.name or "cmpst" in inst.name:
+            load = last.pop(_place(inst, True), None)
+            if load is not None and _leads_back(instructions, i, load):
+                found.add(load)
+    return found
+
+
+_LOOP_END = 32
+"""Instructions behind a compare-and-swap within which LLVM's loop around it ends (comparison, masks, branch)."""
+
+
+def _leads_back(instructions: Sequence[Instruction | None], swap: int, load: int) -> bool:
+    """Whether a branch soon behind the swap goes to a place between the load and the swap."""
+    since = 0  # bytes from the end of the load
+    starts: list[int] = []
+    for inst in instructions[load + 1 : swap + 1 + _LOOP_END]:
+        starts.append(since)
+        since += inst.size if inst is not None else DWORD
+    for start, inst in zip(starts[swap - load :], instructions[swap + 1 :], strict=False):
+        if inst is not None and len(inst.operands) == 1 and inst.name.startswith(("s_cbranch_", "s_branch")):
+            words = inst.operands[0].index
+            target = start + DWORD * (1 + (words - (1 << 16) if words >> 15 else words))
+            if 0 <= target <= starts[swap - load - 1]:
+                return True
+    return False
 
 
 @dataclass

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from tileir.ir.binding import written_views
 from tileir.ir.core import Block, Kernel, Op
 from tileir.ir.expr import Expr
+from tileir.ir.ops.atomic import UPDATES
 from tileir.ir.registry import get
 from tileir.ir.types import GlobalType
-from tileir.lowering.amdgpu.emit import fragments, lanes, matrix, reduce, registers, shared, streams, views
+from tileir.lowering.amdgpu.emit import atomics, fragments, lanes, matrix, reduce, registers, shared, streams, views
 from tileir.lowering.amdgpu.emit.control import Control
 from tileir.lowering.amdgpu.emit.elementwise import elementwise
 from tileir.lowering.amdgpu.emit.random import philox
@@ -93,6 +94,8 @@ class _Ops:
             "mfma": fragments.mfma,
             "schedule_fence": fragments.fence,
             "priority": fragments.priority,
+            **dict.fromkeys(UPDATES, atomics.atomic),
+            "fence": atomics.fence,
             "wait": shared.wait,
             "barrier": shared.barrier,
             "shared_alloc": _nothing,
@@ -217,7 +220,8 @@ def _module(s: State) -> str:
     assert isinstance(waves, int)
     threads = waves * WAVE
     args: list[str] = []
-    written = {op.operands[1] for op in k.walk() if op.name == "store"}
+    stored = written_views(k)
+    written = {v for v in k.args if v.name in stored}
     aliased = {name for pair in k.aliases for name in pair}
     for a in k.abi():
         if a.kind == "view":

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 from tileir.ir.core import Op
 from tileir.ir.ops.shape import permutation
+from tileir.ir.types import Elem
 from tileir.layout.conversion import conversion, transpose_sources
 from tileir.lowering.amdgpu.emit.coords import coordinate
 from tileir.lowering.amdgpu.emit.elementwise import operand_pieces
 from tileir.lowering.amdgpu.emit.state import State
 from tileir.lowering.amdgpu.emit.tiles import Tile
+from tileir.lowering.amdgpu.emit.writer import scalar_type
 
 
 def constant(s: State, op: Op) -> None:
@@ -66,11 +68,26 @@ def reshape(s: State, op: Op) -> None:
     """A layout is reshaped in the same registers; a tile of one element becomes or was a scalar."""
     x, r = op.operands[0], op.result
     if r.tile.is_scalar:
-        s.values[r] = s.scalar(x) if x.tile.is_scalar else s.tile(x).scalars(s.w)[0]
+        s.values[r] = s.scalar(x) if x.tile.is_scalar else uniform(s, s.tile(x).scalars(s.w)[0], r.tile.elem)
     elif x.tile.is_scalar:
         s.values[r] = Tile.of_scalar(r.tile, s.scalar(x))
     else:
         s.values[r] = s.tile(x).retyped(r.tile)
+
+
+def uniform(s: State, value: str, elem: Elem) -> str:
+    """A value that all lanes hold, as one that LLVM knows to be the same in all: it may steer branches and address memory."""
+    w = s.w
+    if elem.bits > 32:
+        halves = [w.extract(w.bitcast(value, scalar_type(elem), "vector<2xi32>"), i, "vector<2xi32>") for i in range(2)]
+        first = [w.op(f"rocdl.readfirstlane {x} : i32") for x in halves]
+        return w.bitcast(w.pack(first, "i32"), "vector<2xi32>", scalar_type(elem))
+    word = f"i{elem.bits}" if not elem.is_bool else "i1"
+    bits = w.bitcast(value, scalar_type(elem), word)
+    wide = bits if word == "i32" else w.op(f"llvm.zext {bits} : {word} to i32")
+    first = w.op(f"rocdl.readfirstlane {wide} : i32")
+    bits = first if word == "i32" else w.op(f"llvm.trunc {first} : i32 to {word}")
+    return w.bitcast(bits, word, scalar_type(elem))
 
 
 def broadcast(s: State, op: Op) -> None:
