@@ -205,6 +205,16 @@ def elem_table() -> str:
     return "\n".join(rows) + "\n"
 
 
+def accuracy_table() -> str:
+    """Bounds of the errors of functions by type."""
+    path = ROOT / "tileir/ir/ops/accuracy.json"
+    bounds = json.loads(path.read_text(encoding="utf-8"))["bounds"]
+    types = list(next(iter(bounds.values())))
+    rows = ["| function | " + " | ".join(f"`{t}`" for t in types) + " |", "|---" * (1 + len(types)) + "|"]
+    rows += [f"| `{name}` | " + " | ".join(str(by_type[t]) for t in types) + " |" for name, by_type in bounds.items()]
+    return "\n".join(rows) + "\n"
+
+
 # -- passes --------------------------------------------------------------------------------------------------------
 
 
@@ -299,6 +309,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "conversions": conversions,
     "prelude": prelude,
     "element types": elem_table,
+    "accuracy": accuracy_table,
     "passes": pass_table,
     "normal forms": form_table,
     "timing parameters": timing_parameters,

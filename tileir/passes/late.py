@@ -23,6 +23,7 @@ READ_AHEAD = 16
 # workgroup, more than the 14 KiB that bandwidth times latency of memory ask for (17 bytes a nanosecond and CU, 0.8 us).
 LOAD_AHEAD = 32
 RENAMES = ("transpose", "convert_layout")
+_WHOLE = ("sin", "cos")  # a branch is taken for the whole tile
 # What may stand between a load and the LDS write that its pieces wait for: nothing that computes with tiles or writes to
 # global memory, so that a load which was put early on purpose stays early.
 _PASSED = ("load", "wait", "barrier", "shared_alloc", "shared_store", "copy_async", "constant", *RENAMES)
@@ -79,7 +80,7 @@ def _deferred(block: Block, users: Users, found: set[Op], in_guard: bool) -> Non
     here = set(block.ops)
     for op in block.ops:
         renames = op.name in RENAMES
-        if not (get(op.name).elementwise or renames) or op.result.tile.is_scalar:
+        if not (get(op.name).elementwise or renames) or op.result.tile.is_scalar or op.name in _WHOLE:
             continue
         used = users.get(op.result, [])
         if len(used) != 1 or used[0][0] not in here:

@@ -6,8 +6,11 @@ Results in floats of 8 bits or less saturate as `convert` does.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -175,6 +178,19 @@ def _unary(name: str, summary: str, kinds: str, semantics: Semantics, infix: str
 
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
+@cache
+def _accuracy() -> dict[str, Any]:
+    return json.loads(Path(__file__).with_name("accuracy.json").read_text(encoding="utf-8"))
+
+
+def accuracy(name: str, elem: str) -> tuple[float, float]:
+    """The error of a compiled function that is never exceeded, in ulp of its exact result, and the part of it that is left to the
+    hardware's approximations. Raises KeyError for ops and types without a stated bound."""
+    data = _accuracy()
+    return data["bounds"][name][elem], data["hardware"]["allowance"].get(name, {}).get(elem, 0.0)
+
 
 _unary("neg", "Negation; integers wrap; floats change sign, also zero and NaN.", "int float", _direct(np.negative), "-")
 _unary("not", "Bitwise complement.", "int bool", _direct(np.invert), "!")

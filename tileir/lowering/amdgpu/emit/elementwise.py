@@ -17,16 +17,8 @@ _INT = {"add": "add", "sub": "sub", "mul": "mul", "div": "sdiv", "mod": "srem", 
 _FLOAT = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv", "mod": "frem"}
 _COMPARE = {"eq": "eq", "ne": "ne", "lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge"}
 _FCOMPARE = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
-# Functions that exist as LLVM intrinsics and that the back end expands without a library, on f32.
-_INTRINSIC = {
-    "exp": "exp",
-    "exp2": "exp2",
-    "log": "log",
-    "log2": "log2",
-    "floor": "floor",
-    "ceil": "ceil",
-    "round": "roundeven",
-}
+# Functions that exist as LLVM intrinsics and are single instructions.
+_INTRINSIC = {"floor": "floor", "ceil": "ceil", "round": "roundeven"}
 _FAST_FLAGS = {
     "default": " {fastmathFlags = #llvm.fastmath<contract>}",
     "strict": "",
@@ -160,8 +152,6 @@ class Pieces:
     def function(self, name: str, a: list[str]) -> str:
         """Functions that are computed in f32 (f64 where the hardware has it) and rounded once."""
         e = self.elem
-        if e.bits == 64 and name not in ("sqrt", "rsqrt", "rcp", "floor", "ceil", "round", "fma"):
-            raise self.s.unsupported(f"'{name}' on f64", self.op.loc, "convert<f32>(…), or compute it from arithmetic")
         if name == "fma" and e.bits == 16:
             return self.narrow_fma(a)
         wide = e if e.bits == 64 else F32
@@ -176,43 +166,13 @@ class Pieces:
                 y = self.plain("fdiv", one, self.intrinsic("sqrt", *x, elem=wide), elem=wide)
             case "rcp":
                 y = self.plain("fdiv", one, x[0], elem=wide)
-            case "sigmoid":
-                y = self.sigmoid(x[0])
-            case "tanh":
-                y = self.tanh(x[0])
             case _ if name in _INTRINSIC:
                 y = self.intrinsic(_INTRINSIC[name], *x, elem=wide)
             case _:
                 raise self.s.unsupported(
-                    f"'{name}' on {e}", self.op.loc, "exp, exp2, log, log2, tanh, sigmoid, sqrt, rsqrt, rcp"
+                    f"'{name}' on {e}", self.op.loc, "the ops that docs/language.md marks as compiled"
                 )
         return self.convert(y, wide, e)
-
-    def sigmoid(self, x: str) -> str:
-        """1 / (1 + t) with t = exp(-|x|), t / (1 + t) for negative x: t cannot overflow."""
-        one, t = self.const(1.0, F32), self.type(F32)
-        size = self.plain("fneg", self.intrinsic("fabs", x, elem=F32), elem=F32, flags=False)
-        decay = self.intrinsic("exp", size, elem=F32)
-        negative = self.w.op(f'llvm.fcmp "olt" {x}, {self.const(0.0, F32)} : {t}')
-        top = self.select(negative, decay, one, F32)
-        return self.plain("fdiv", top, self.plain("fadd", one, decay, elem=F32), elem=F32)
-
-    def tanh(self, x: str) -> str:
-        """(1 - t) / (1 + t) with t = exp(-2|x|), sign restored; near zero, where that cancels, the Taylor polynomial
-        x - x³/3 + 2x⁵/15 - 17x⁷/315 (its next term is below 2⁻³² of x for |x| < 0.1)."""
-        one, t = self.const(1.0, F32), self.type(F32)
-        size = self.intrinsic("fabs", x, elem=F32)
-        decay = self.intrinsic("exp", self.plain("fmul", size, self.const(-2.0, F32), elem=F32), elem=F32)
-        ratio = self.plain(
-            "fdiv", self.plain("fsub", one, decay, elem=F32), self.plain("fadd", one, decay, elem=F32), elem=F32
-        )
-        square = self.plain("fmul", x, x, elem=F32)
-        series = self.const(-17.0 / 315.0, F32)
-        for c in (2.0 / 15.0, -1.0 / 3.0):
-            series = self.intrinsic("fma", series, square, self.const(c, F32), elem=F32)
-        near = self.intrinsic("fma", self.plain("fmul", x, square, elem=F32), series, x, elem=F32)
-        small = self.w.op(f'llvm.fcmp "olt" {size}, {self.const(0.1, F32)} : {t}')
-        return self.intrinsic("copysign", self.select(small, near, ratio, F32), x, elem=F32)
 
     def narrow_fma(self, a: list[str]) -> str:
         """a·b + c of 16-bit floats with a single rounding: an instruction for f16. Products of bf16 are exact in f64; their

@@ -11,7 +11,7 @@ from tileir.ir.expr import Expr
 from tileir.ir.ops.atomic import UPDATES
 from tileir.ir.registry import get
 from tileir.ir.types import GlobalType
-from tileir.lowering.amdgpu.emit import atomics, fragments, lanes, matrix, reduce, registers, shared, streams, views
+from tileir.lowering.amdgpu.emit import atomics, fragments, functions, lanes, matrix, reduce, registers, shared, streams, views
 from tileir.lowering.amdgpu.emit.control import Control
 from tileir.lowering.amdgpu.emit.elementwise import elementwise
 from tileir.lowering.amdgpu.emit.random import philox
@@ -107,6 +107,8 @@ class _Ops:
             "if": lambda s, op: control.branch(op),
             "guard": lambda s, op: control.guard(op),
             "while": lambda s, op: control.repeat(op),
+            "sin": functions.turn,
+            "cos": functions.turn,
             "philox_bits": lambda s, op: elementwise(s, op, philox),
             "philox_uniform": lambda s, op: elementwise(s, op, philox),
         }
@@ -119,6 +121,8 @@ class _Ops:
             definition = get(op.name)
             if op.name in self.table:
                 self.table[op.name](s, op)
+            elif op.name in functions.FUNCTIONS:
+                elementwise(s, op, functions.function)
             elif definition.elementwise:
                 elementwise(s, op)
             elif definition.category == "reduce":
