@@ -15,6 +15,7 @@ What is run, by the words after the three backquotes:
                          the next command is their output, standard error included. Exit status 0 is wanted
     sh fails             ... the last command must fail
     python               a script; an `output` block right below holds what it prints
+    python needs=MODULE  ... that is only run where the module is installed
 
 In expected output "…" stands for any text within a line, and a line that is only "…" for any lines: for what changes from
 run to run, such as times. Blocks with any other word are shown only. The commands of TileIR are those of this tree; `examples/` is there.
@@ -23,6 +24,7 @@ run to run, such as times. Blocks with any other word are shown only. The comman
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import itertools
 import os
 import re
@@ -169,6 +171,8 @@ class Runner:
             case "sh":
                 self._sh(block)
             case "python":
+                if (needed := block.value("needs")) and importlib.util.find_spec(needed) is None:
+                    return
                 self._python(block, following)
             case _:
                 return

@@ -68,6 +68,7 @@ def test_runner_accepts_what_holds(tmp_path: Path) -> None:
     text = (
         "```tile file=a.tile\ntileir 1\n```\n\n```sh\n$ cat a.tile\ntileir 1\n$ echo b; echo c; \\\n  echo d\nb\n…\n```\n\n"
         "```python\nprint('x')\n```\n\n```output\nx\n```\n\n```text\n$ false\n```\n"
+        "```python needs=no_such_module\nnothing()\n```\n"
     )
     runner = blocks.Runner(document(tmp_path, text))
     assert runner.run() == []

