@@ -39,8 +39,8 @@ static int start(void) {
   char number[16];
   snprintf(number, sizeof number, "%d", pair[1]);
   const char *python = getenv("TILEIR_STANDIN_PYTHON");
-  char *command[] = {(char *)(python ? python : STANDIN_PYTHON), "-I", "-c",
-                     "import sys; sys.path.insert(0, sys.argv[1]); "
+  char *command[] = {(char *)(python ? python : STANDIN_PYTHON), "-E", "-c",
+                     "import sys; sys.path[:1] = [sys.argv[1]]; " /* not the directory of the client */
                      "from tileir.runtime.standin.server import main; main(int(sys.argv[2]))",
                      STANDIN_ROOT, number, NULL};
   pid_t child;
