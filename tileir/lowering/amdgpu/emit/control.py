@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from tileir.ir.core import Block, Op, Value
 from tileir.ir.types import FragmentType
-from tileir.lowering.amdgpu.emit import streams, views
+from tileir.lowering.amdgpu.emit import streams
 from tileir.lowering.amdgpu.emit.elementwise import operand_pieces
 from tileir.lowering.amdgpu.emit.matrix import place_lasting_operands, plan_of
-from tileir.lowering.amdgpu.emit.state import State, Stream
+from tileir.lowering.amdgpu.emit.state import State
 from tileir.lowering.amdgpu.emit.tiles import Tile, can_tie, tied
 from tileir.lowering.amdgpu.emit.writer import scalar_type, vector_type
 from tileir.passes.chains import accumulators, carried_links, reached
@@ -159,8 +159,7 @@ class Control:
         kept = self.tie(kept, init_types, carried)
         w.branch(body, [*(w.const(0) for _ in counters), *kept], [*counter_types, *init_types])
         w.start(body, [*zip(counters, counter_types, strict=True), *self.arguments(carried)])
-        for x in plan.served:
-            s.streams[x.op] = Stream(views.from_words(s, x.resource), counters[x.counter], x.pieces)
+        streams.enter(s, plan, counters)
 
         def variable(counter: str) -> str:
             """The loop's variable when the first counter is `counter`."""

@@ -153,15 +153,16 @@ def load_global(s: State, op: Op) -> None:
     assert tile.layout is not None
     if op.attrs.get("via", "buffer") != "buffer":
         raise s.unsupported("a fragment through a plain address", op.loc, "via = buffer")
-    a = views.access_of(s, op)
-    resource = views.descriptor(s, a, views.base_offset(s, a))
-    bounds = views.Bounds(s, a, tile.shape, [False] * tile.rank)
-    r = _at(op)
-    coords = [coordinate(w, tile.layout, r, d) for d in range(tile.rank)]
-    offset = views.BufferOffsets(s, a, bounds).get(coords)
+    if op in s.streams:
+        stream = s.streams[op]
+        resource, offset, moved = stream.resource, stream.pieces[0], stream.offset
+    else:
+        a = views.access_of(s, op)
+        resource, moved = views.descriptor(s, a, views.base_offset(s, a)), w.const(0)
+        coords = [coordinate(w, tile.layout, _at(op), d) for d in range(tile.rank)]
+        offset = views.BufferOffsets(s, a, views.Bounds(s, a, tile.shape, [False] * tile.rank)).get(coords)
     raw_type = views.memory_type(t.count * t.elem.bits // 8)
-    zero = w.const(0)
-    raw = w.op(f"rocdl.raw.ptr.buffer.load {resource}, {offset}, {zero}, {zero} : {raw_type}")
+    raw = w.op(f"rocdl.raw.ptr.buffer.load {resource}, {offset}, {moved}, {w.const(0)} : {raw_type}")
     s.values[op.result] = views.from_memory(w, raw, TileType(t.elem, (t.count,)), t.count)
 
 

@@ -26,13 +26,15 @@ from tileir.lowering.amdgpu.emit.coords import (
     wave,
 )
 from tileir.lowering.amdgpu.emit.state import State
-from tileir.lowering.amdgpu.emit.tiles import Tile
+from tileir.lowering.amdgpu.emit.tiles import Tile, tied
 from tileir.lowering.amdgpu.emit.writer import scalar_type, vector_type
 from tileir.passes.lds_accesses import access_bytes, over_buffer
 from tileir.passes.transposing_reads import addressed_layout
 
 POINTER = "!llvm.ptr<3>"
 OFFSET_LIMIT = 1 << 16  # the offset field of LDS instructions has 16 bits (CDNA3 ISA, DS)
+# Scalar registers for the places in LDS that direct copies fill: of 102, besides descriptors, sizes and strides.
+MOST_TARGETS = 32
 # Scopes that tell LLVM that direct copies and register accesses do not touch the same bytes at the same time: our own waits
 # order them, and without the scopes it would drain the vector-memory counter before every LDS read.
 COPY_SCOPES = "{alias_scopes = [#copies], noalias_scopes = [#accesses]}"
@@ -44,13 +46,17 @@ def buffer_layout(t: SharedType) -> SharedLayout:
     return t.layout
 
 
+def _place_of(buffer: Value) -> int:
+    """Byte of LDS at which a buffer begins."""
+    assert buffer.owner is not None
+    offset = buffer.owner.attrs["offset"]
+    assert isinstance(offset, int)
+    return offset
+
+
 def base(s: State, buffer: Value) -> str:
     """LDS address of a buffer."""
-    owner = buffer.owner
-    assert owner is not None
-    offset = owner.attrs["offset"]
-    assert isinstance(offset, int)
-    w = s.w
+    offset, w = _place_of(buffer), s.w
 
     def emit() -> str:
         start = w.hoist("lds", lambda: w.op(f"llvm.mlir.addressof @lds : {POINTER}"))
@@ -423,7 +429,9 @@ def copy_direct(s: State, op: Op, part: int | None = None) -> None:
     shared, piece, _ = _copy_shape(s, op)
     sources = slab_sources(s, op)
     if part is not None and part >= len(sources):
-        raise error("E0377", f"part {part} of a copy of {len(sources)} instructions", op.loc, legal=f"0 to {len(sources) - 1}")
+        raise error(
+            "E0377", f"part {part} of a copy of {len(sources)} instructions", op.loc, legal=f"0 to {len(sources) - 1}"
+        )
     stream = s.streams.get(op)
     a = views.access_of(s, op) if stream is None else None
     resource = views.descriptor(s, a, views.base_offset(s, a)) if a is not None else stream.resource
@@ -447,12 +455,7 @@ def copy_direct(s: State, op: Op, part: int | None = None) -> None:
             assert a is not None and bounds is not None
             offset = views.BufferOffsets(s, a, bounds).get(place.coords)
         pitch = shared.args[1] if shared.kind == "slabs" else views.LANES * piece
-        target = w.hoist(
-            ("slab target", base(s, buffer), place.number, pitch),
-            lambda number=place.number, pitch=pitch: w.op(
-                f"llvm.getelementptr inbounds {base(s, buffer)}[{w.mul(number, pitch)}] : ({POINTER}, i32) -> {POINTER}, i8"
-            ),
-        )
+        target = _slab_target(s, buffer, i, pitch)
         zero = w.const(0)
         w.line(
             f"rocdl.raw.ptr.buffer.load.lds {resource}, {target}, {w.const(piece)}, {offset}, {moved}, {zero}, {zero} {COPY_SCOPES}"
@@ -461,6 +464,32 @@ def copy_direct(s: State, op: Op, part: int | None = None) -> None:
             w.branch(after)
             w.start(after)
             bounds = views.Bounds(s, a, t.shape, ragged(t)) if a is not None else None
+
+
+def _slab_target(s: State, buffer: Value, i: int, pitch: int) -> str:
+    """Where this wave's slab of instruction `i` of a direct copy begins. The first `MOST_TARGETS` of a kernel stay in a scalar
+    register each; if all did, loops with many copies would have none left."""
+    w, waves = s.w, s.kernel.attrs["waves"]
+    assert isinstance(waves, int)
+
+    def start() -> str:
+        lds = w.hoist("lds", lambda: w.op(f"llvm.mlir.addressof @lds : {POINTER}"))
+        return w.op(f"llvm.getelementptr inbounds {lds}[{w.mul(wave(w), pitch)}] : ({POINTER}, i32) -> {POINTER}, i8")
+
+    def at(pointer: str) -> str:
+        return w.op(f"llvm.getelementptr inbounds {pointer}[{constant}] : ({POINTER}) -> {POINTER}, i8")
+
+    first = w.hoist(("slab start", pitch), start)
+    constant = _place_of(buffer) + i * waves * pitch
+    key = "slab target", pitch, constant
+    if key in s.targets or len(s.targets) < MOST_TARGETS:
+        s.targets.add(key)
+        return w.hoist(key, lambda: at(first))
+    block = w.block, pitch
+    if block not in s.starts:  # opaque here, or LLVM would move the sums before the loop, too
+        number = tied(w, w.op(f"llvm.ptrtoint {first} : {POINTER} to i32"), "i32", "s", ordered=True)
+        s.starts[block] = w.op(f"llvm.inttoptr {number} : i32 to {POINTER}")
+    return at(s.starts[block])
 
 
 COPY_UNROLL = 8  # elements of a lane in flight in a `copy` loop: hides latency, costs few registers

@@ -41,6 +41,10 @@ class State:
     pinned: bool = False  # tie operands in the vector file, too
     needs_zeros: bool = False
     streams: dict[Op, Stream] = field(default_factory=dict[Op, "Stream"])
+    targets: set[object] = field(default_factory=set[object])  # what direct copies fill, as far as it is in registers
+    starts: dict[tuple[int, int], str] = field(
+        default_factory=dict[tuple[int, int], str]
+    )  # the rest: from where, by block
     late: Late = field(init=False)
     fragment_ties: dict[Value, str] = field(default_factory=dict[Value, str])  # by `fragments.accumulator_ties`
 

@@ -12,22 +12,26 @@ The place of such an access is linear in the loop's counter along one dimension 
 They serve as long as all tiles lie inside the view along the dimension in which they move, and as the scalar offset stays
 below `REACH`: in a view of ordinary size that is every iteration but the last few, in which the tile is ragged or, if data is
 fetched ahead, lies outside. Each of those is an iteration of the outer loop. In between, no iteration computes an address.
+
+Accesses of one iteration that differ by a constant along that dimension, such as the tiles of a pipelined loop, share the
+descriptor. So the launch-time test `accessible` must cover the span of them all (`reaches`).
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from tileir.ir.core import Block, Op, Value
 from tileir.ir.registry import get
 from tileir.ir.types import GlobalType, SharedType
 from tileir.lowering.amdgpu.emit import shared, views
 from tileir.lowering.amdgpu.emit.coords import Coordinate, coordinate, masks, thread, wave
-from tileir.lowering.amdgpu.emit.state import State
+from tileir.lowering.amdgpu.emit.state import State, Stream
 from tileir.lowering.amdgpu.emit.tiles import tied
 from tileir.lowering.amdgpu.emit.views import Access
-from tileir.lowering.amdgpu.emit.writer import scalar_type
+from tileir.lowering.amdgpu.emit.writer import Scope, scalar_type
+from tileir.passes.split_access import WIDEST
 
 # Bytes that the scalar offset may grow to, and that one tile may span: both together stay within every descriptor.
 REACH = views.OUTSIDE // 2
@@ -60,18 +64,25 @@ class Moving:
         return self.indices[self.dim].factor
 
     @property
-    def place(self) -> tuple[object, ...]:
-        """Accesses with the same one begin at the same element in every iteration."""
-        return self.view, self.indices
+    def constant(self) -> int:
+        return self.indices[self.dim].constant
+
+    @property
+    def group(self) -> tuple[object, ...]:
+        """Accesses with the same one differ by a constant distance along `dim`, in every iteration."""
+        d = self.dim
+        return self.view, self.indices[:d], replace(self.indices[d], constant=0), self.indices[d + 1 :], self.op.spans
 
 
 @dataclass(frozen=True)
 class Served:
-    """An access of the inner loop: its descriptor in words (see `views.as_words`), the number of the counter that it adds, and the offsets of its pieces."""
+    """An access of the inner loop: its descriptor in words (see `views.as_words`), the number of the counter that it adds, what
+    it adds besides (bytes: a number or an i32 value), and the offsets of its pieces."""
 
     op: Op
     resource: str
     counter: int
+    distance: int | str
     pieces: tuple[str, ...]
 
 
@@ -90,33 +101,61 @@ class Plan:
 def moving(s: State, loop: Op) -> list[Moving]:
     """The accesses of a loop that can be served so, as far as registers allow. None in a text that spares registers, or where the
     step is no constant."""
-    step = constant_of(loop.operands[2])
+    step = views.constant_of(loop.operands[2])
     if s.sparing or step is None or step <= 0:
         return []
     body = loop.regions[0]
     inside = {v for op in body.walk() for v in op.results} | set(body.args)
     found: list[Moving] = []
     pieces = 0
-    places: set[tuple[object, ...]] = set()
     for op in body.ops:
-        if op.name not in PLACES:
-            continue
-        m = _moving(op, body, inside)
+        m = _moving(op, body, inside) if op.name in PLACES else None
         if m is None or m.factor * step * _known_stride(m) > REACH:
             continue
         count = PIECES[op.name](s, op)
-        if pieces + count <= MOST_PIECES and len(places | {m.place}) <= MOST_DESCRIPTORS:
+        groups = {x.group for x in [*found, m]}
+        if pieces + count <= MOST_PIECES and len(groups) <= MOST_DESCRIPTORS and _within_reach(s, [*found, m], m):
             pieces += count
-            places.add(m.place)
             found.append(m)
     return found
 
 
-def constant_of(v: Value) -> int | None:
-    if v.owner is None or v.owner.name != "constant":
-        return None
-    value = v.owner.attrs["value"]
-    return value if isinstance(value, int) else None
+def _extent(accesses: Sequence[Moving], group: tuple[object, ...]) -> int:
+    """Elements along their dimension from the first of a group's tiles to the end of the last."""
+    members = [m for m in accesses if m.group == group]
+    m = members[0]
+    span = m.op.spans[m.dim] if m.op.spans is not None else None
+    assert span is not None
+    return span + max(x.constant for x in members) - min(x.constant for x in members)
+
+
+def _group_spans(accesses: Sequence[Moving], m: Moving) -> tuple[int | None, ...]:
+    assert m.op.spans is not None
+    return (*m.op.spans[: m.dim], _extent(accesses, m.group), *m.op.spans[m.dim + 1 :])
+
+
+def _within_reach(s: State, accesses: Sequence[Moving], m: Moving) -> bool:
+    """Whether all tiles of a group lie within `REACH`: as a fact, or because the launch will test it."""
+    view, at = m.view.type, get(m.op.name).access_position
+    assert isinstance(view, GlobalType) and at is not None
+    if any(x.spans == m.op.spans and x.operands[0] is m.view for x in s.kernel.walk() if x.name == "accessible"):
+        return True
+    spans = [(d, n) for d, n in enumerate(_group_spans(accesses, m)) if n is not None]
+    strides = [views.known_stride(view, d) for d, n in spans if n > 1]
+    if None in strides:
+        return False
+    return sum((n - 1) * (views.known_stride(view, d) or 0) for d, n in spans) * view.elem.bytes + WIDEST <= REACH
+
+
+def reaches(s: State, test: Op) -> list[tuple[int | None, ...]]:
+    """Spans of the accesses that an `accessible` must allow `REACH` for, instead of a whole descriptor."""
+    found: list[tuple[int | None, ...]] = []
+    for loop in s.kernel.walk():
+        accesses = moving(s, loop) if loop.name == "for" else []
+        found += [
+            _group_spans(accesses, m) for m in accesses if m.view is test.operands[0] and m.op.spans == test.spans
+        ]
+    return list(dict.fromkeys(found))
 
 
 def _moving(op: Op, body: Block, inside: set[Value]) -> Moving | None:
@@ -140,7 +179,7 @@ def _linear(v: Value, counter: Value, inside: set[Value]) -> Linear | None:
         return None
     if v is counter:
         return Linear(1)
-    constant = constant_of(v)
+    constant = views.constant_of(v)
     if constant is not None:
         return Linear(0, (), constant)
     if v not in inside:
@@ -165,11 +204,7 @@ def _known_stride(m: Moving) -> int:
     """Bytes from one element to the next along the dimension of the movement, 0 where only the launch says."""
     view = m.view.type
     assert isinstance(view, GlobalType)
-    if view.strides is not None:
-        x = view.strides[m.dim]
-        return x * view.elem.bytes if isinstance(x, int) else 0
-    inner = [n for n in view.dims[m.dim + 1 :] if isinstance(n, int)]
-    return math.prod(inner) * view.elem.bytes if len(inner) == view.rank - m.dim - 1 else 0
+    return (views.known_stride(view, m.dim) or 0) * view.elem.bytes
 
 
 # The outer loop
@@ -179,29 +214,69 @@ def prepare(s: State, accesses: list[Moving], loop: Op, k: str, end: str) -> Pla
     """Writes what is needed to serve the accesses from iteration `k` on, into the block that begins here. Nothing of it is
     computed before the loop: it would have to be kept while the loop runs."""
     w = s.w
-    item = tied(w, thread(w), "i32", "v", ordered=True)
-    known = {"thread": item, "lane": w.binary("and", item, w.const(views.LANES - 1))}
-    known["wave"] = tied(w, wave(w), "i32", "s", ordered=True)
     counters = _Counters(s, accesses, loop)
-    with s.opaque_symbols(), w.local(known):
+    # Each group has its own, or LLVM would compute what several need for all of them first.
+    stretches: dict[tuple[object, ...], Scope] = {}
+    with s.opaque_symbols():
         room = _Room(s, loop, k, end, REACH >> counters.shift)
         terms = _Terms(s)
-        resources: dict[tuple[object, ...], tuple[str, Access]] = {}
+        resources: dict[tuple[object, ...], tuple[str, int]] = {}
+        distances: dict[object, int | str] = {}
         served: list[Served] = []
         for m in accesses:
             w.loc = m.op.loc
-            if m.place not in resources:
-                a = _access(s, m, loop, k, terms)
-                room.limit(a, m)
-                words = views.as_words(s, views.descriptor(s, a, views.base_offset(s, a)))
-                resources[m.place] = words, a
-            resource, a = resources[m.place]
-            places, holes, shape = PLACES[m.op.name](s, m.op)
-            offsets = views.BufferOffsets(s, a, views.Bounds(s, a, shape, holes))
-            served.append(Served(m.op, resource, counters.of(m), tuple(offsets.get(place) for place in places)))
+            a = _access(s, m, loop, k, terms)
+            if m.group not in stretches:
+                stretches[m.group] = w.stretch(_places(s))
+            if m.group not in resources:
+                first = min((x for x in accesses if x.group == m.group), key=lambda x: x.constant)
+                origin = _access(s, first, loop, k, terms)
+                room.limit(origin, first, _extent(accesses, m.group))
+                words = views.as_words(s, views.descriptor(s, origin, views.base_offset(s, origin)))
+                resources[m.group] = words, first.constant
+            words, lowest = resources[m.group]
+            with w.local(stretches[m.group]):
+                places, holes, shape = PLACES[m.op.name](s, m.op)
+                offsets = views.BufferOffsets(s, a, views.Bounds(s, a, shape, holes))
+                pieces = tuple(offsets.get(place) for place in places)
+            apart = m.constant - lowest
+            key = _distance(m), apart
+            if key not in distances:
+                distances[key] = _bytes(s, m, apart)
+            served.append(Served(m.op, words, counters.of(m), distances[key], pieces))
         w.loc = loop.loc
         last = w.op(f"rocdl.readfirstlane {w.mul(room.rounds, 1 << counters.shift)} : i32")
     return Plan(tuple(served), counters.steps(), counters.shift, last)
+
+
+def _places(s: State) -> dict[object, str]:
+    """Numbers of the work-item, lane and wave, opaque, so that what is computed from them stays here."""
+    w = s.w
+    item = tied(w, thread(w), "i32", "v", ordered=True)
+    number = w.binary("and", item, w.const(views.LANES - 1))
+    return {"thread": item, "lane": number, "wave": tied(w, wave(w), "i32", "s", ordered=True)}
+
+
+def enter(s: State, plan: Plan, counters: Sequence[str]) -> None:
+    """Tells the accesses of the inner loop, which begins here, their addresses in an iteration with these counters."""
+    w = s.w
+    sums: dict[tuple[int, int | str], str] = {}
+    for x in plan.served:
+        key = x.counter, x.distance
+        if key not in sums:
+            counter, more = counters[x.counter], x.distance
+            sums[key] = w.add(counter, more) if isinstance(more, int) else w.binary("add", counter, more)
+        s.streams[x.op] = Stream(views.from_words(s, x.resource), sums[key], x.pieces)
+
+
+def _bytes(s: State, m: Moving, elements: int) -> int | str:
+    """Distance of so many elements along the dimension of the movement."""
+    known = _known_stride(m)
+    if known or not elements:
+        return elements * known
+    view = m.view.type
+    assert isinstance(view, GlobalType)
+    return views.scaled(s, s.w.const(elements), view, m.dim, "i32")
 
 
 class _Counters:
@@ -209,7 +284,7 @@ class _Counters:
 
     def __init__(self, s: State, accesses: list[Moving], loop: Op):
         self.s = s
-        step = constant_of(loop.operands[2])
+        step = views.constant_of(loop.operands[2])
         assert step is not None
         self.step = step
         # The first counts the loop, too: by what known distance it can, else by the loop's variable itself.
@@ -233,9 +308,7 @@ class _Counters:
                 out.append(key * self.step)
             else:
                 assert m is not None
-                w, view = self.s.w, m.view.type
-                assert isinstance(view, GlobalType)
-                out.append(views.scaled(self.s, w.const(m.factor * self.step), view, m.dim, "i32"))
+                out.append(_bytes(self.s, m, m.factor * self.step))
         return tuple(out)
 
 
@@ -282,7 +355,8 @@ def _access(s: State, m: Moving, loop: Op, k: str, terms: _Terms) -> Access:
         values.append(value)
         types.append(type)
     tile_dims = [d for d, span in enumerate(m.op.spans) if span is not None]
-    return Access(m.view, m.op.spans, values, types, tile_dims)
+    starts = tuple(x.constant if not x.factor and not x.terms else None for x in m.indices)
+    return Access(m.view, m.op.spans, values, types, tile_dims, starts=starts)
 
 
 class _Room:
@@ -291,6 +365,7 @@ class _Room:
     def __init__(self, s: State, loop: Op, k: str, end: str, most: int):
         w, t = s.w, scalar_type(loop.operands[0].tile.elem)
         self.s = s
+        self._done: set[object] = set()
         left = w.binary("sub", w.binary("sub", end, k, t), w.const(1, t), t)  # fits as an unsigned number
         self.rounds = self._narrow(left, t, most)
 
@@ -300,13 +375,15 @@ class _Room:
         value = w.op(f"llvm.intr.umin({value}, {w.const(most, type)}) : ({type}, {type}) -> {type}")
         return value if type == "i32" else w.op(f"llvm.trunc {value} : i64 to i32")
 
-    def limit(self, a: Access, m: Moving) -> None:
-        """Ends before the tile of access `a` leaves its view along the dimension in which it moves, or the reach of its
-        descriptor."""
+    def limit(self, a: Access, m: Moving, extent: int) -> None:
+        """Ends before `extent` elements from the start of access `a` leave its view along the dimension in which it moves, or
+        the scalar offset its reach."""
         s, w = self.s, self.s.w
-        extent = a.spans[m.dim]
         size = a.type.dims[m.dim]
-        assert extent is not None
+        key = m.indices[m.dim], a.index_types[m.dim], size, extent, _distance(m)
+        if key in self._done:
+            return
+        self._done.add(key)
         wide = a.index_types[m.dim] == "i64" or (isinstance(size, str) and s.symbol(size)[1] == "i64")
         t = "i64" if wide else "i32"
         at = w.to_i64(a.indices[m.dim], a.index_types[m.dim]) if wide else a.indices[m.dim]
@@ -315,24 +392,24 @@ class _Room:
         free = w.binary("sub", behind, w.const(extent, t), t)
         shift = m.factor.bit_length() - 1
         rounds = self._narrow(w.binary("lshr", free, w.const(shift, t), t) if shift else free, t, REACH)
-        known = _known_stride(m) * m.factor
-        if known:
-            window = w.const(REACH // known)
-        else:  # REACH over the distance, rounded up to a power of two
-            distance = views.scaled(s, w.const(m.factor, "i64"), a.type, m.dim, "i64")
-            less = w.binary("sub", distance, w.const(1, "i64"), "i64")
-            zeros = w.op(f'"llvm.intr.ctlz"({less}) <{{is_zero_poison = false}}> : (i64) -> i64')
-            bits = w.binary("sub", w.const(64, "i64"), zeros, "i64")
-            bits = w.op(f"llvm.intr.umin({bits}, {w.const(63, 'i64')}) : (i64, i64) -> i64")
-            window = w.op(f"llvm.trunc {w.binary('lshr', w.const(REACH, 'i64'), bits, 'i64')} : i64 to i32")
-        rounds = w.op(f"llvm.intr.umin({rounds}, {window}) : (i32, i32) -> i32")
-        # Not compared with REACH: there is no scalar comparison of 64 bits but for equality.
-        high = w.binary("lshr", views.tile_span(s, a, a.type.elem.bytes), w.const(REACH.bit_length() - 1, "i64"), "i64")
-        near = w.icmp("eq", high, w.const(0, "i64"), "i64")
-        inside = w.icmp("ult", at, end, t), w.icmp("sge", behind, w.const(extent, t), t)
-        for test in (*inside, near):  # one after the other: the conjunction would be computed lane by lane
+        rounds = w.op(f"llvm.intr.umin({rounds}, {self._window(a, m)}) : (i32, i32) -> i32")
+        # One after the other: a conjunction would be computed lane by lane.
+        for test in w.icmp("ult", at, end, t), w.icmp("sge", behind, w.const(extent, t), t):
             rounds = w.select(test, rounds, w.const(0), "i32")
         self.rounds = w.op(f"llvm.intr.umin({self.rounds}, {rounds}) : (i32, i32) -> i32")
+
+    def _window(self, a: Access, m: Moving) -> str:
+        """`REACH` over the distance of two iterations, that one rounded up to a power of two."""
+        w = self.s.w
+        known = _known_stride(m) * m.factor
+        if known:
+            return w.const(REACH // known)
+        distance = views.scaled(self.s, w.const(m.factor, "i64"), a.type, m.dim, "i64")
+        less = w.binary("sub", distance, w.const(1, "i64"), "i64")
+        zeros = w.op(f'"llvm.intr.ctlz"({less}) <{{is_zero_poison = false}}> : (i64) -> i64')
+        bits = w.op(f"llvm.trunc {w.binary('sub', w.const(64, 'i64'), zeros, 'i64')} : i64 to i32")
+        bits = w.op(f"llvm.intr.umin({bits}, {w.const(31)}) : (i32, i32) -> i32")
+        return w.binary("lshr", w.const(REACH), bits)
 
 
 # Where the pieces of a lane lie in the tile

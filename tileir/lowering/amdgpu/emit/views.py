@@ -11,8 +11,9 @@ hoists what a loop repeats, while values kept from the entry of the kernel on wo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tileir.ir.core import Op, Value
 from tileir.ir.diagnostics import error
@@ -46,6 +47,7 @@ class Access:
     index_types: list[str]
     tile_dims: list[int]  # view dimension of each tile dimension
     picked: Picked | None = None
+    starts: tuple[int | None, ...] = ()  # the indices that are constants; none known if empty
 
     @property
     def type(self) -> GlobalType:
@@ -91,7 +93,16 @@ def access_of(s: State, op: Op, layout: Layout | None = None) -> Access:
         [scalar_type(v.tile.elem) for v in indices],
         dims,
         picked,
+        tuple(constant_of(v) for v in indices),
     )
+
+
+def constant_of(v: Value) -> int | None:
+    """The number that a value always is, None if it is no integer constant."""
+    if v.owner is None or v.owner.name != "constant":
+        return None
+    value = v.owner.attrs["value"]
+    return value if isinstance(value, int) else None
 
 
 def _picked(s: State, index: Value, dim: int, tile_dim: int, layout: Layout) -> Picked:
@@ -114,6 +125,15 @@ def dim_value(s: State, dim: int | str) -> str:
         return w.const(dim, "i64")
     name, t = s.symbol(dim)
     return w.to_i64(name, t)
+
+
+def known_stride(view: GlobalType, d: int) -> int | None:
+    """Stride of dimension d in elements, None if only the launch says it."""
+    if view.strides is not None:
+        x = view.strides[d]
+        return x if isinstance(x, int) else None
+    inner = [n for n in view.dims[d + 1 :] if isinstance(n, int)]
+    return math.prod(inner) if len(inner) == view.rank - d - 1 else None
 
 
 def stride(s: State, view: GlobalType, d: int) -> int | str:
@@ -191,13 +211,19 @@ class Bounds:
         self.s, self.a, self.shape, self.holes = s, a, shape, holes
         self._tests: dict[tuple[int, Coordinate], str] = {}
         self._marks: dict[tuple[int, Coordinate], str] = {}
+        self.fits = [self._fits(d, n) for d, n in zip(a.tile_dims, shape, strict=False)]
         self.fixed = self._plain()
+
+    def _fits(self, d: int, extent: int) -> bool:
+        """Whether the tile is known to lie in the view along view dimension `d`."""
+        size, start = self.a.type.dims[d], self.a.starts[d] if self.a.starts else None
+        return isinstance(size, int) and start is not None and 0 <= start <= size - extent
 
     def _plain(self) -> str:
         """Test of the plain (not spanned) indices, "" if there are none to make."""
         result = ""
         for d, index, t in self.a.scalars:
-            if self.a.spans[d] is None:
+            if self.a.spans[d] is None and not self._fits(d, 1):
                 test = self._inside(index, t, d)
                 result = self.s.w.binary("and", result, test, "i1") if result else test
         return result
@@ -216,11 +242,13 @@ class Bounds:
         return w.icmp("ult", value, name)
 
     def along(self, t: int, c: Coordinate) -> str:
-        """True where coordinate `c` along tile dimension `t` is in the tile and in the view."""
+        """True where coordinate `c` along tile dimension `t` is in the tile and in the view; "" if always."""
         w = self.s.w
         key = (t, c)
         if key not in self._tests:
             d = self.a.tile_dims[t]
+            if self.fits[t] and not self.holes[t]:
+                return ""
             local = w.add(c.base, c.offset)
             index, type = self.a.indices[d], self.a.index_types[d]
             if self.a.picked is not None and d == self.a.picked.dim:
@@ -229,21 +257,22 @@ class Bounds:
                 at = w.binary("add", index, w.op(f"llvm.zext {local} : i32 to i64"), "i64")
             else:
                 at = w.binary("add", index, local)
-            test = self._inside(at, type, d)
+            test = "" if self.fits[t] else self._inside(at, type, d)
             if self.holes[t]:
-                test = w.binary("and", test, w.icmp("ult", local, w.const(self.shape[t])), "i1")
+                test = both(w, test, w.icmp("ult", local, w.const(self.shape[t])))
             self._tests[key] = test
         return self._tests[key]
 
     def test(self, coords: Sequence[Coordinate]) -> str:
         """True where the element at these tile coordinates is in the tile and in the view; "" if always."""
         w = self.s.w
-        if len(coords) < 2:
-            return both(w, self.fixed, self.along(0, coords[0])) if coords else self.fixed
+        tested = [(t, c) for t, c in enumerate(coords) if self.along(t, c)]
+        if len(tested) < 2:
+            return both(w, self.fixed, self.along(*tested[0])) if tested else self.fixed
         # One test per coordinate would occupy two scalar registers for as long as it is used: keep numbers in vector
         # registers instead, of which the highest bit says "outside", and test their saturating sum.
-        total = self._mark(0, coords[0])
-        for t, c in enumerate(coords[1:], 1):
+        total = self._mark(*tested[0])
+        for t, c in tested[1:]:
             total = w.op(f"llvm.intr.uadd.sat({total}, {self._mark(t, c)}) : (i32, i32) -> i32")
         return both(w, self.fixed, w.icmp("sge", total, w.const(0)))
 
@@ -264,7 +293,8 @@ def both(w: Writer, a: str, b: str) -> str:
 class BufferOffsets:
     """Byte offsets of a lane's elements from a tile's descriptor, i32, beyond every descriptor where outside the view.
 
-    One masked offset per distinct coordinate of each dimension, added with saturation: an access costs one addition.
+    One masked offset per distinct coordinate of each dimension in which the tile may leave the view, added with saturation: an
+    access costs one addition. What needs no mask is added plainly, constants last: they become part of the instruction.
 
     `extra` is a test that must hold besides. `near` (far stores) is a uniform test: where it is false, offsets leave out the
     lanes' part, which is then in the descriptor; register parts of dimensions other than `column` always are.
@@ -277,42 +307,43 @@ class BufferOffsets:
 
     def get(self, coords: Sequence[Coordinate]) -> str:
         w = self.s.w
-        total = ""
-        for t, c in enumerate(coords):
-            part = self._part(t, c)
-            if not total:
-                total = part
-            else:
-                total = w.op(f"llvm.intr.uadd.sat({total}, {part}) : (i32, i32) -> i32")
         if not coords:
             return w.select(self.extra, w.const(0), w.const(OUTSIDE - (1 << 32)), "i32") if self.extra else w.const(0)
-        return total
+        total, constant = "", 0
+        tests = [both(w, self.bounds.along(t, c), "" if t else self.extra) for t, c in enumerate(coords)]
+        for t, (c, test) in enumerate(zip(coords, tests, strict=True)):
+            if test:
+                part = self._masked(t, c, test)
+                total = w.op(f"llvm.intr.uadd.sat({total}, {part}) : (i32, i32) -> i32") if total else part
+        for t, (c, test) in enumerate(zip(coords, tests, strict=True)):
+            if not test:
+                part, more = self._plain(t, c)
+                total, constant = w.binary("add", total, part) if total else part, constant + more
+        return w.add(total, constant)
 
-    def _part(self, t: int, c: Coordinate) -> str:
+    def _masked(self, t: int, c: Coordinate, test: str) -> str:
         key = (t, c)
         if key not in self._parts:
             w = self.s.w
-            test = self.bounds.along(t, c)
-            if t == 0:
-                test = both(w, test, self.extra)
-            self._parts[key] = w.select(test, self._plain(t, c), w.const(OUTSIDE - (1 << 32)), "i32")
+            self._parts[key] = w.select(test, w.add(*self._plain(t, c)), w.const(OUTSIDE - (1 << 32)), "i32")
         return self._parts[key]
 
-    def _plain(self, t: int, c: Coordinate) -> str:
+    def _plain(self, t: int, c: Coordinate) -> tuple[str, int]:
+        """Offset of a coordinate as a value and a constant to add."""
         s, w, view = self.s, self.s.w, self.a.type
         d = self.a.tile_dims[t]
         value = w.hoist(("scaled", c.base, view, d), lambda: scaled(s, c.base, view, d, "i32"))
         if self.near:
             value = w.select(self.near, value, w.const(0), "i32")
             if t != self.column:
-                return value
-        if c.offset:
-            x = stride(s, view, d)
-            if isinstance(x, int):
-                return w.add(value, c.offset * x * view.elem.bytes)
-            step = scaled(s, w.const(c.offset), view, d, "i32")  # a scalar, cheaper to compute again than to keep
-            value = w.binary("add", value, step)
-        return value
+                return value, 0
+        if not c.offset:
+            return value, 0
+        x = stride(s, view, d)
+        if isinstance(x, int):
+            return value, c.offset * x * view.elem.bytes
+        step = scaled(s, w.const(c.offset), view, d, "i32")  # a scalar, cheaper to compute again than to keep
+        return w.binary("add", value, step), 0
 
 
 def lane_offset(s: State, a: Access, coords: Sequence[Coordinate]) -> str:
@@ -435,13 +466,15 @@ def _pieces(s: State, op: Op, layout: Layout, n: int) -> Callable[[int], str]:
             zero = w.const(0)
             raw = w.op(f"rocdl.raw.ptr.buffer.load {resource}, {offsets.get(coords)}, {zero}, {zero} : {raw_type}")
         else:
-            pointer = w.select(bounds.test(coords), address(s, a, start, coords), s.zeros(), "!llvm.ptr<1>")
+            test, pointer = bounds.test(coords), address(s, a, start, coords)
+            pointer = w.select(test, pointer, s.zeros(), "!llvm.ptr<1>") if test else pointer
             raw = w.op(f"llvm.load {pointer} {{alignment = {n * t.elem.bytes} : i64}} : !llvm.ptr<1> -> {raw_type}")
         loaded = from_memory(w, raw, t, n)
-        if pad == 0:
+        test = bounds.test(coords) if pad != 0 else ""
+        if not test:
             return loaded
         value = s.splat_literal(pad, t.elem, n)
-        return w.select(bounds.test(coords), loaded, value, vector_type(scalar_type(t.elem), n))
+        return w.select(test, loaded, value, vector_type(scalar_type(t.elem), n))
 
     return piece
 
@@ -456,14 +489,17 @@ def _load_scalar(s: State, op: Op) -> str:
     w, t = s.w, op.result.tile
     a = access_of(s, op)
     inside = Bounds(s, a, (), ()).test([])
-    pointer = w.select(inside, address(s, a, base_offset(s, a), []), s.zeros(), "!llvm.ptr<1>")
+    pointer = address(s, a, base_offset(s, a), [])
+    pointer = w.select(inside, pointer, s.zeros(), "!llvm.ptr<1>") if inside else pointer
     raw = w.op(
         f"llvm.load {pointer} {{alignment = {t.elem.bytes} : i64}} : !llvm.ptr<1> -> {memory_type(t.elem.bytes)}"
     )
     value = from_memory(w, raw, t, 1)
     pad = op.attrs.get("pad", 0)
     assert isinstance(pad, int | float)
-    return w.select(inside, value, s.splat_literal(pad, t.elem, 1), scalar_type(t.elem)) if pad != 0 else value
+    if not inside or pad == 0:
+        return value
+    return w.select(inside, value, s.splat_literal(pad, t.elem, 1), scalar_type(t.elem))
 
 
 def owner_test(s: State, layout: Layout) -> str:
@@ -655,8 +691,9 @@ def _store_scalar(s: State, op: Op, a: Access) -> None:
     w.when(inside, f"llvm.store {raw}, {pointer} {{alignment = {size} : i64}} : {memory_type(size)}, !llvm.ptr<1>")
 
 
-def accessible(s: State, op: Op) -> None:
-    """The launch-time test behind wide accesses: alignment of base, strides and row end, and the span of one tile."""
+def accessible(s: State, op: Op, reaches: Sequence[tuple[int | None, ...]] = ()) -> None:
+    """The launch-time test behind wide accesses: alignment of base, strides and row end, and the span of one tile. Spans in
+    `reaches` may take half of what a descriptor reaches."""
     w = s.w
     a = access_of(s, op)
     view = a.type
@@ -673,7 +710,9 @@ def accessible(s: State, op: Op) -> None:
                 low = w.binary("or", low, w.mul(end, size, "i64"), "i64")
             elif end * size % bytes:
                 low = w.binary("or", low, w.const(1, "i64"), "i64")
-    span = tile_span(s, a, bytes)
-    aligned = w.icmp("eq", w.binary("and", low, w.const(bytes - 1, "i64"), "i64"), w.const(0, "i64"), "i64")
-    short = w.icmp("ule", span, w.const(OUTSIDE, "i64"), "i64")
-    s.values[op.result] = w.binary("and", aligned, short, "i1")
+    low = w.binary("and", low, w.const(bytes - 1, "i64"), "i64")
+    result = w.icmp("eq", low, w.const(0, "i64"), "i64")
+    for spans, most in [(a.spans, OUTSIDE), *((x, OUTSIDE // 2) for x in reaches)]:
+        span = tile_span(s, replace(a, spans=spans), bytes)
+        result = w.binary("and", result, w.icmp("ule", span, w.const(most, "i64"), "i64"), "i1")
+    s.values[op.result] = result

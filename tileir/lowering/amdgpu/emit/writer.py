@@ -128,14 +128,18 @@ class Writer:
             self._target = outer
         return local.values[key]
 
+    def stretch(self, known: Mapping[object, str]) -> Scope:
+        """A stretch of the current block, from here on, that shares no hoisted value with the rest: see `local`. `known` are the
+        values of some keys, in place of those that the rest of the text uses."""
+        return Scope(self._place(), dict(known))
+
     @contextmanager
-    def local(self, known: Mapping[object, str]) -> Generator[None, None, None]:
-        """A stretch of one block that shares no hoisted value with the rest: they stand in it, except for constants, and are
-        forgotten behind it. `known` are the values of some keys, in place of those that the rest of the text uses."""
+    def local(self, stretch: Scope) -> Generator[None, None, None]:
+        """What is written belongs to this stretch: its hoisted values stand where it begins, except for constants."""
         assert self._target is None
-        self._local = Scope(self._place(), dict(known))
+        outer, self._local = self._local, stretch
         yield
-        self._local = None
+        self._local = outer
 
     def mark(self) -> None:
         """Hoisted values of the current region go here from now on, unless this is inside a loop."""
