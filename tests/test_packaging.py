@@ -68,7 +68,7 @@ def test_wheel_holds_the_package_its_data_and_its_licence(wheel: Path, repositor
     assert "License-Expression: Apache-2.0 WITH LLVM-exception" in metadata
     assert any(n.endswith("licenses/LICENSE") for n in names)
     assert not any(n.startswith(("tests/", "benchmarks/", "docs/", "examples/")) for n in names)
-    shipped = {".py", ".json", ".lark", ".tile", ".typed"}
+    shipped = {".py", ".json", ".lark", ".tile", ".c", ".h", ".typed"}
     files = {p.relative_to(repository).as_posix() for p in (repository / "tileir").rglob("*") if p.suffix in shipped}
     missing = files - names
     assert not missing, f"not in the wheel: {sorted(missing)}"
@@ -82,7 +82,7 @@ def test_constraints_pin_every_dependency(repository: Path) -> None:
     tomllib = pytest.importorskip("tomllib")  # in the standard library from Python 3.11 on
     project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
     wanted = [*project["dependencies"], *project["optional-dependencies"]["test"]]
-    names = {re.split(r"[\[<>=! ]", w)[0].lower().replace("_", "-") for w in wanted}
+    names = {re.split(r"[\[<>=!; ]", w)[0].lower().replace("_", "-") for w in wanted}
     assert names <= pinned
 
 
