@@ -82,7 +82,7 @@ def test_lasting_operand_is_kept_in_the_accumulation_file(chip: str) -> None:
 @pytest.mark.parametrize("waves", [4, 8])
 @pytest.mark.parametrize("chip", CHIPS)
 def test_bound_of_registers(chip: str, waves: int) -> None:
-    """What tiles need and 112, at most the budget; the whole vector file where a wave has its SIMD to itself."""
+    """What tiles need and 112, at most the budget; the whole vector file where a wave has its SIMD to itself, and it needs much."""
     kernel = gemm(chip, (256, 256, 32), waves)
     stated, need = kernel.attrs["registers"], peak(kernel)
     if waves == 4:
@@ -92,7 +92,8 @@ def test_bound_of_registers(chip: str, waves: int) -> None:
     small = gemm(chip, (64, 64, 32), 4)
     assert small.attrs["registers"] == (256, 0)
     tiny = gemm(chip, (16, 16, 32), 1)
-    assert peak(tiny).most_vector <= 16 and tiny.attrs["registers"] == (128, 0)
+    need = peak(tiny).most_vector
+    assert need <= 48 and tiny.attrs["registers"] == ((128, 0) if need <= 16 else (256, 0))
 
 
 @pytest.mark.parametrize("chip", CHIPS)

@@ -34,9 +34,11 @@ def _bound(kernel: Kernel, target: Target, waves: int) -> tuple[int, int]:
     need = peak(kernel)
     granule = target.vgpr_granule
     vector, accumulation = (-(-n // granule) * granule for n in (need.most_vector + RESERVE, need.most_accumulation))
-    if per_simd == 1 and vector + accumulation > target.registers_per_wave(4):
-        over = max(0, vector - target.max_arch_vgprs)  # what no vector register is left for goes to the other file
-        return target.max_arch_vgprs, min(target.max_acc_vgprs, accumulation + over)
+    if per_simd == 1:  # where paths meet, LLVM may hold a part of the accumulators twice
+        accumulation = min(target.max_acc_vgprs, -(-accumulation * 3 // (2 * granule)) * granule)
+        if vector + accumulation > target.registers_per_wave(4):
+            over = max(0, vector - target.max_arch_vgprs)  # what no vector register is left for goes to the other file
+            return target.max_arch_vgprs, min(target.max_acc_vgprs, accumulation + over)
     return min(vector, target.registers_per_wave(per_simd)), accumulation
 
 

@@ -210,10 +210,8 @@ def register_attributes(kernel: Kernel, target: Target) -> list[str]:
         return ['["amdgpu-agpr-alloc", "0"]']
     per_simd = max(1, waves // target.simds_per_cu)
     most = target.max_acc_vgprs
-    stated = kernel.attrs.get("registers")
-    if (isinstance(stated, tuple) and stated[1]) or per_simd > 1:
-        # Where both files share a budget: exactly what the accumulators take, the rest are vector registers.
-        needed = stated[1] if isinstance(stated, tuple) and stated[1] else peak(kernel).most_accumulation
+    if per_simd > 1:  # one budget for both files: exactly what the accumulators take, the rest are vector registers
+        needed = peak(kernel).most_accumulation
         most = min(most, -(-needed // ACCUM_OFFSET_GRANULE) * ACCUM_OFFSET_GRANULE)
     return [f'["amdgpu-agpr-alloc", "{most}"]', f'["amdgpu-waves-per-eu", "{per_simd},{per_simd}"]']
 
