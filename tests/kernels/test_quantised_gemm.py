@@ -126,6 +126,23 @@ def test_mxfp8(t: str, u: str) -> None:
     check_mx(kernel, t, u)
 
 
+MX_PAIRS = [
+    ("f4E2M1FN", "f4E2M1FN"),
+    ("f6E2M3FN", "f6E2M3FN"),
+    ("f6E3M2FN", "f4E2M1FN"),
+    ("f4E2M1FN", "f8E4M3FN"),
+    ("f8E5M2", "f6E3M2FN"),
+]
+
+
+@pytest.mark.parametrize(("t", "u"), MX_PAIRS)
+def test_mxfp4_and_mxfp6(t: str, u: str) -> None:
+    """Packed operands, also of different widths."""
+    kernel = library("gemm_mx", "gemm_mx", "gfx950", BM=64, BN=64, BK=128, T=t, U=u, O="f32")
+    assert hot_loop(kernel) == {"v_mfma_scale_f32_16x16x128_f8f6f4"}
+    check_mx(kernel, t, u)
+
+
 @pytest.mark.parametrize("tile", [(64, 64, 32), (64, 32, 64), (48, 80, 96), (128, 128, 256)])
 def test_mx_tiles(tile: tuple[int, int, int]) -> None:
     """Tiles that do not fill the instruction along k, odd ones, and ones with several blocks in a lane: all four bytes of a

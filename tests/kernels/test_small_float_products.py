@@ -10,6 +10,7 @@ import pytest
 
 from tests.kernels.harness import compiled, device
 from tests.kernels.test_gemm_forms import FORMS, stored
+from tileir.ir.binding import LaunchError
 from tileir.ir.diagnostics import CompileError
 from tileir.ir.types import ELEMS, F32
 from tileir.lowering.amdgpu.compile import Compiled
@@ -108,6 +109,47 @@ def test_every_form(chip: str, form: str) -> None:
     kernel = product(chip, t, u, form=form)
     for i, (m, n, k) in enumerate(SHAPES):
         check(kernel, chip, *operands(np.random.default_rng(i), m, n, k, t, u), form)
+
+
+SIX_AND_FOUR = ("f6E2M3FN", "f6E3M2FN", "f4E2M1FN")
+MIXED = [
+    *((t, t) for t in SIX_AND_FOUR),
+    ("f4E2M1FN", "f6E2M3FN"),
+    ("f6E3M2FN", "f6E2M3FN"),
+    *((t, "f8E5M2") for t in SIX_AND_FOUR),
+    *(("f8E4M3FN", t) for t in SIX_AND_FOUR),
+]
+EVEN_SHAPES = ((64, 64, 256), (67, 131, 36), (1, 97, 8), (65, 63, 132))
+"""K is a multiple of 4, since rows end at whole bytes."""
+
+
+@pytest.mark.parametrize(("t", "u"), MIXED)
+def test_six_and_four_bits(t: str, u: str) -> None:
+    """Operands that lie packed in memory; both narrow ones at twice the rate of those with 8 bits."""
+    for depth in (64, 128):
+        kernel = product("gfx950", t, u, (64, 64, depth))
+        assert all(name.endswith("f8f6f4") for name in mnemonics(kernel))
+        for i, (m, n, k) in enumerate(EVEN_SHAPES):
+            check(kernel, "gfx950", *operands(np.random.default_rng(i), m, n, k, t, u))
+
+
+@pytest.mark.parametrize("form", ["nn", "tt", "tn"])
+def test_forms_of_four_bits(form: str) -> None:
+    """Operands summed over rows are turned in registers on their way to LDS."""
+    kernel = product("gfx950", "f4E2M1FN", "f8E4M3FN", form=form)
+    for i, (m, n, k) in enumerate(((64, 64, 256), (66, 130, 36), (2, 98, 8))):
+        check(kernel, "gfx950", *operands(np.random.default_rng(i), m, n, k, "f4E2M1FN", "f8E4M3FN"), form)
+
+
+def test_rows_of_whole_bytes() -> None:
+    """A launch with rows that end inside a byte is refused, as are accesses that may begin in one."""
+    kernel = product("gfx950", "f4E2M1FN", "f4E2M1FN")
+    a = np.zeros((4, 33), ELEMS["f4E2M1FN"].np)
+    with pytest.raises(LaunchError, match="begin or end inside a byte"):
+        launch(kernel, {"A": a, "B": a, "C": np.zeros((4, 4), np.float32)}, device("simulator:gfx950"))
+    shifted = text().replace("%k +: BK", "%k + 1 +: BK")
+    with pytest.raises(CompileError, match="E0867"):
+        compiled(shifted, "gfx950", (("BM", 64), ("BN", 64), ("BK", 64), ("T", "f4E2M1FN"), ("U", "f4E2M1FN")))
 
 
 @pytest.mark.parametrize(("chip", "t", "u"), PAIRINGS)

@@ -44,6 +44,16 @@ class Elem:
         """Bytes of one element in memory; sub-byte types are packed and answer 1 for the smallest addressable unit."""
         return max(1, self.bits // 8)
 
+    @property
+    def unit(self) -> tuple[int, int]:
+        """(elements, bytes) of the smallest run of elements that is whole bytes: (1, size), (2, 1) for 4 bits, (4, 3) for 6."""
+        elements = {4: 2, 6: 4}.get(self.bits, 1)
+        return elements, max(1, elements * self.bits // 8)
+
+    def run_bytes(self, count: int) -> int:
+        """Bytes in memory of so many consecutive elements, begun bytes included."""
+        return -(-count * self.bits // 8) if self.is_float else count * self.bytes
+
     def __str__(self) -> str:
         return self.name
 

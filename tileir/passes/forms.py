@@ -21,6 +21,7 @@ from tileir.layout.linear import LayoutError
 from tileir.layout.motion import shuffle_motion
 from tileir.passes.lane_code import can_shuffle, can_swap, reduced_waves
 from tileir.passes.legality import check_copies, check_layouts, check_workgroup
+from tileir.passes.place_memory import is_staged
 from tileir.target import Target
 
 Checker = Callable[[Kernel, Target], None]
@@ -96,7 +97,7 @@ def _placed(kernel: Kernel, target: Target) -> None:
             continue
         for i in (0, 1):
             source = source_of(op.operands[i])
-            if source is not None and source.name == "load":
+            if source is not None and source.name == "load" and is_staged(source):
                 raise error(
                     "E1011",
                     f"operand %{op.operands[i].name} of 'mma' comes straight from global memory",

@@ -329,6 +329,13 @@ def coalesced(t: TileType, view: GlobalType | None, dims: tuple[int, ...] | None
     axis = t.rank - 1 if axis is None else axis
     per_lane = max(1, t.size // (64 * waves))
     vector = min(max(1, LANE_BYTES // t.elem.bytes), 1 << (per_lane.bit_length() - 1))
+    together = t.elem.unit[0]
+    if together > 1:  # whole bytes, though some lanes have nothing then
+        most = t.shape[axis] & -t.shape[axis]
+        vector = max(
+            together, min(LANE_BYTES * 8 // t.elem.bits // together * together, 1 << (per_lane.bit_length() - 1))
+        )
+        vector = min(1 << (vector.bit_length() - 1), most)
     order = [axis, *(d for d in reversed(range(t.rank)) if d != axis)]
     return blocked(t.shape, waves, axis_order=order, vector=vector)
 

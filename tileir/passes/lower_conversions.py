@@ -39,12 +39,14 @@ from tileir.ir.ops.atomic import is_atomic
 from tileir.ir.ops.shape import reshapes_in_place
 from tileir.ir.registry import get
 from tileir.ir.rewriter import Rewriter, rewrite
-from tileir.ir.types import F32, I1, I8, SharedType, TileType
+from tileir.ir.types import ELEMS, F32, I8, Elem, SharedType, TileType
 from tileir.layout import Layout, LayoutError
 from tileir.layout.linear import LANE_BITS
 from tileir.passes.base import Context, Pass
 from tileir.passes.conversion_cost import buffer_bytes, cheapest_route, exchange_clocks
 from tileir.passes.lane_code import combines, reduced_bits, reduced_waves
+
+CARRIER = ELEMS["f8E4M3FN"]  # three mantissa bits and exponents from -6 to 8: every value of the 6- and 4-bit floats
 
 
 def crosses_waves(op: Op) -> bool:
@@ -55,13 +57,20 @@ def crosses_waves(op: Op) -> bool:
     return op.attrs.get("parts", 1) == 1 and bool(reduced_waves(layout, axis))
 
 
+def carrier(elem: Elem) -> Elem:
+    """The type in which elements below a byte travel between lanes and waves; it holds all their values."""
+    if elem.is_bool:
+        return I8
+    return CARRIER if elem.unit[0] > 1 else elem
+
+
 def exchange(rw: Rewriter, x: Value, layout: Layout, names: list[str]) -> Value:
     """`x` in another layout (and, row-major, of its shape), through an LDS buffer."""
     t = x.tile
-    if t.elem.is_bool:
-        wide = rw.value("convert", [x], {"elem": I8}, hint=x.name)
+    if carrier(t.elem) != t.elem:
+        wide = rw.value("convert", [x], {"elem": carrier(t.elem)}, hint=x.name)
         back = exchange(rw, wide, layout, [])
-        return rw.value("convert", [back], {"elem": I1}, names=names, hint=x.name)
+        return rw.value("convert", [back], {"elem": t.elem}, names=names, hint=x.name)
     buffer = rw.value("shared_alloc", types=[SharedType(t.elem, t.shape)], hint="exchange")
     rw.op("shared_store", [x, buffer])
     return rw.value("shared_load", [buffer], types=[TileType(t.elem, layout.shape, layout)], names=names, hint=x.name)
@@ -72,25 +81,26 @@ def convert(rw: Rewriter, x: Value, layout: Layout, name: str, ctx: Context, in_
     price, if that is possible, so that waves can still skip the guard."""
     t = x.tile
     assert t.layout is not None
-    bits = 8 if t.elem.is_bool else t.elem.bits
+    bits = carrier(t.elem).bits
     route = cheapest_route(t.layout, layout, bits, ctx.target) if bits >= 8 else None
     through_lds = exchange_clocks(t.layout, layout, max(bits, 8), ctx.target)
     if route is None or (route.clocks > through_lds and not in_guard):
         why = "elements move between waves"
         if route is not None:
             why = f"{through_lds} clocks, inside waves {route.clocks} ({route})"
-        size = buffer_bytes(t.with_elem(I8) if t.elem.is_bool else t)
+        size = buffer_bytes(t.with_elem(carrier(t.elem)))
         ctx.log.remark("R0502", f"%{name} gets its layout through {size} bytes of LDS: {why}", rw.loc)
         return exchange(rw, x, layout, [name])
     cost = f"{route.clocks} clocks, through LDS {through_lds}" if route.clocks else "no instruction"
     ctx.log.remark("R0501", f"%{name} gets its layout inside waves by {route}: {cost}", rw.loc)
     moves_data = any(m.op != "convert_layout" for m in route.moves)
-    value = rw.value("convert", [x], {"elem": I8}, hint=x.name) if t.elem.is_bool and moves_data else x
+    wide = carrier(t.elem)
+    value = rw.value("convert", [x], {"elem": wide}, hint=x.name) if wide != t.elem and moves_data else x
     for move in route.moves:
         last = move is route.moves[-1] and value.tile.elem == t.elem
         types = [] if move.op == "swap_lanes" else [value.tile.with_layout(move.layout)]
         value = rw.value(move.op, [value], dict(move.attrs), types=types, names=[name] if last else [], hint=x.name)
-    return value if value.tile.elem == t.elem else rw.value("convert", [value], {"elem": I1}, names=[name])
+    return value if value.tile.elem == t.elem else rw.value("convert", [value], {"elem": t.elem}, names=[name])
 
 
 def _reduce(rw: Rewriter, op: Op) -> None:
@@ -158,7 +168,7 @@ def _reshape(rw: Rewriter, op: Op, ctx: Context, in_guard: bool) -> None:
     try:
         between = t.with_layout(x.tile.layout.reshape(t.shape))
     except LayoutError:
-        size = buffer_bytes(t.with_elem(I8) if t.elem.is_bool else t)
+        size = buffer_bytes(t.with_elem(carrier(t.elem)))
         why = "no layout keeps the elements in place"
         ctx.log.remark("R0502", f"%{op.result.name} gets its shape through {size} bytes of LDS: {why}", op.loc)
         rw.replace(op, [exchange(rw, x, layout, [op.result.name])])

@@ -35,7 +35,17 @@ def staged_loads(kernel: Kernel) -> list[Op]:
                 return True
         return False
 
-    return [op for op in kernel.walk() if op.name == "load" and op.result.tile.rank == 2 and feeds_mma(op.result)]
+    return [
+        op
+        for op in kernel.walk()
+        if op.name == "load" and op.result.tile.rank == 2 and feeds_mma(op.result) and is_staged(op)
+    ]
+
+
+def is_staged(op: Op) -> bool:
+    """Whether operands of this type pass through LDS: those of 6 bits come straight from memory, 12 bytes a lane, of which
+    nothing in LDS is a multiple."""
+    return op.result.tile.elem.bits != 6
 
 
 def reduces_over_rows(op: Op, users: dict[Value, list[tuple[Op, int]]]) -> bool:
@@ -68,7 +78,7 @@ def can_copy_directly(op: Op, ctx: Context) -> bool:
 def is_fast(op: Op) -> bool:
     """Whether the load belongs to the version of the kernel whose accesses are wide."""
     width = op.attrs.get("bytes")
-    return op.attrs.get("via") == "buffer" or (isinstance(width, int) and width > op.result.tile.elem.bytes)
+    return op.attrs.get("via") == "buffer" or (isinstance(width, int) and width > op.result.tile.elem.unit[1])
 
 
 def _run(kernel: Kernel, ctx: Context) -> Kernel:
@@ -87,7 +97,9 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
     turned = {
         op
         for op in staged
-        if is_fast(op)
+        if (
+            is_fast(op) or op.result.tile.elem.unit[0] > 1
+        )  # bytes of several elements cannot be read element by element
         and op.result.tile.elem.bits <= 16
         and reduces_over_rows(op, users)
         and not has_transposing_read(op.result.tile.elem.bits, op.result.tile.shape, ctx.target)
@@ -122,7 +134,7 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
             rw.op("copy_async", [*operands, buffer], {"bytes": 16}, spans=op.spans, operand_locs=op.operand_locs)
         elif op.attrs.get("via") == "global" and picked_dim(op) is None:  # element by element: keep few registers live
             operands = [rw.use(v) for v in op.operands]
-            attrs: dict[str, AttrValue] = {"bytes": t.elem.bytes, "pad": op.attrs.get("pad", 0)}
+            attrs: dict[str, AttrValue] = {"bytes": t.elem.unit[1], "pad": op.attrs.get("pad", 0)}
             rw.op("copy", [*operands, buffer], attrs, spans=op.spans, operand_locs=op.operand_locs)
         else:
             rw.op("shared_store", [_loaded(rw, op), buffer])

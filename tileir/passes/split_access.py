@@ -28,6 +28,7 @@ from dataclasses import replace
 
 from tileir.ir.builder import Builder, Names
 from tileir.ir.core import AttrValue, Block, Kernel, Op, Value
+from tileir.ir.diagnostics import error
 from tileir.ir.ops.atomic import is_atomic
 from tileir.ir.ops.memory import picked_dim
 from tileir.ir.registry import get
@@ -37,6 +38,7 @@ from tileir.passes.base import Context, Pass
 from tileir.passes.facts import Divisibility
 
 PAIR = 4  # bytes of two 16-bit floats, which one instruction adds
+SIX_BYTES = 12  # of 16 elements of 6 bits: three dwords
 WIDEST = 16  # bytes of the widest memory access of a lane: four dwords (CDNA3 ISA, buffer_load_dwordx4)
 
 
@@ -66,17 +68,30 @@ def ideal_bytes(op: Op, facts: Divisibility) -> int:
     version only: for picked rows whose elements do not lie together, and for atomic updates of other than pairs."""
     view, indices = access(op)
     assert op.spans is not None
-    size = view.elem.bytes
+    together, size = view.elem.unit
     d = contiguous_dim(view)
     if is_atomic(op) and size != PAIR // 2:
         return 0
     single = 0 if is_atomic(op) or picked_dim(op) is not None else size
-    if d is None or op.spans[d] is None or view.elem.bits % 8:
+    if d is None or op.spans[d] is None:
+        _check_whole_bytes(op, view, 1)
         return single
     start = facts.of(indices[d])
     run = math.gcd(op.spans[d] or 0, start) if start else op.spans[d] or 0
-    width = max(size, min(PAIR if is_atomic(op) else WIDEST, (run & -run) * size))
-    return width if width > size else single
+    run &= -run
+    _check_whole_bytes(op, view, run)
+    most = PAIR if is_atomic(op) else SIX_BYTES if view.elem.bits == 6 else WIDEST
+    width = max(size, min(most, run // together * size))
+    return width if width > size and (width == most or view.elem.bits != 6) else single
+
+
+def _check_whole_bytes(op: Op, view: GlobalType, run: int) -> None:
+    """E0867 where an access of elements below a byte may begin or end inside one: rows of views begin at whole bytes."""
+    together = view.elem.unit[0]
+    if run % together:
+        message = f"this access may begin or end between the {together} elements of {view.elem} that share bytes"
+        legal = f"starts and extents that are known to be multiples of {together}, as literals or by assume(mod(…, {together}) == 0)"
+        raise error("E0867", message, op.loc, legal=legal)
 
 
 def _run(kernel: Kernel, ctx: Context) -> Kernel:
@@ -125,7 +140,7 @@ def _version(kernel: Kernel, names: Names, mapping: dict[Value, Value], widths: 
         if is_open(op):
             view, _ = access(op)
             wide = widths.get(op, 0)
-            attrs["bytes"] = wide or view.elem.bytes
+            attrs["bytes"] = wide or view.elem.unit[1]
             attrs["via"] = "buffer" if wide and not is_atomic(op) and picked_dim(op) is None else "global"
         new = rw.copy(op, attrs=attrs)
         if rename:

@@ -92,6 +92,8 @@ class BufferView:
             return self.offset, self.offset
         steps = [(n - 1) * s for n, s in zip(self.shape, self.element_strides, strict=True)]
         low, high = sum(min(0, s) for s in steps), sum(max(0, s) for s in steps)
+        if self.elem.unit[0] > 1:
+            return self.offset + low * self.elem.bits // 8, self.offset + self.elem.run_bytes(high + 1)
         return self.offset + low * self.elem.bytes, self.offset + (high + 1) * self.elem.bytes
 
     @cached_property

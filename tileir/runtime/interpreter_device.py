@@ -12,6 +12,7 @@ import numpy as np
 from tileir.interpreter import run
 from tileir.runtime.compiled import Compiled
 from tileir.runtime.device import Argument, Buffer, BufferView, Bytes, Device, DeviceError, DeviceProperties, Stream
+from tileir.runtime.packing import pack, unpack
 from tileir.runtime.properties import interpreter_properties
 
 # Linux: do not count untouched pages (the constant is in the module from Python 3.13 on; value from mman.h)
@@ -86,15 +87,23 @@ class InterpreterDevice(Device):
         if compiled.kernel is None:
             raise DeviceError("the interpreter runs tile IR, but only the code object of this kernel is known")
         values: dict[str, Any] = {}
+        unpacked: list[tuple[BufferView, np.ndarray[Any, Any]]] = []
         symbols: dict[str, int] = {}
         for a in args:
             if isinstance(a.value, BufferView):
-                values[a.abi.name] = _array(a.value)
+                packed = a.value.elem.unit[0] > 1
+                codes = _codes(a.value) if packed else _memory(a.value.buffer)
+                values[a.abi.name] = _array(a.value, codes, 0 if packed else a.value.offset)
+                if packed:
+                    unpacked.append((a.value, codes))
             elif isinstance(a.value, int):
                 symbols[a.abi.name] = a.value
             else:
                 values[a.abi.name] = a.value
         run(compiled.kernel, values, symbols=symbols, max_iterations=_MOST_ITERATIONS)
+        for view, codes in unpacked:
+            low, high = view.extent
+            _memory(view.buffer)[low:high] = pack(codes, view.elem)
 
     def synchronize(self) -> None:
         """Launches return when they are done."""
@@ -106,6 +115,12 @@ def _memory(buffer: Buffer) -> Bytes:
     return buffer.memory
 
 
-def _array(view: BufferView) -> np.ndarray[Any, Any]:
+def _codes(view: BufferView) -> Bytes:
+    """Elements that share bytes in memory, in a byte each."""
+    low, high = view.extent
+    return unpack(_memory(view.buffer)[low:high], view.elem, (high - low) * 8 // view.elem.bits)
+
+
+def _array(view: BufferView, memory: Bytes, offset: int) -> np.ndarray[Any, Any]:
     strides = tuple(s * view.elem.bytes for s in view.element_strides)
-    return np.ndarray(view.shape, view.elem.np, _memory(view.buffer).data, view.offset, strides)
+    return np.ndarray(view.shape, view.elem.np, memory.data, offset, strides)

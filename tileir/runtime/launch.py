@@ -13,12 +13,14 @@ from tileir.interpreter.arrays import array_info, check_writable, share_memory
 from tileir.ir.binding import ArrayInfo, Binding, LaunchError, bind, check_overlap
 from tileir.ir.core import AbiArgument, Kernel, Value
 from tileir.ir.diagnostics import Diagnostic
-from tileir.ir.types import GlobalType
+from tileir.ir.types import Elem, GlobalType
+from tileir.passes.split_access import contiguous_dim
 from tileir.runtime.compiled import Compiled
 from tileir.runtime.device import Argument, Buffer, BufferView, Device, Stream
 from tileir.runtime.host_memory import Region, allocation, merged, placed
 from tileir.runtime.interchange import Elsewhere, as_array
 from tileir.runtime.interface import signature, written
+from tileir.runtime.packing import pack, packed_elem, unpack
 from tileir.runtime.warm import WarmLaunches
 
 Array = np.ndarray[Any, Any]
@@ -157,6 +159,7 @@ class Launcher:
         found: list[Diagnostic] = []
         for arg in self._views:
             value = given[arg.name]
+            found += _between_bytes(arg, value)
             if not isinstance(value, BufferView):
                 continue
             low, high = value.extent
@@ -192,6 +195,32 @@ def _argument(abi: AbiArgument, binding: Binding, views: Mapping[str, BufferView
     return Argument(abi, binding.symbols[abi.name] if abi.kind == "symbol" else binding.scalars[abi.name])
 
 
+def _between_bytes(arg: Value, value: Array | BufferView) -> list[Diagnostic]:
+    """E1623 for a view of elements that share bytes of which a row begins or ends inside one."""
+    assert isinstance(arg.type, GlobalType)
+    together = arg.type.elem.unit[0]
+    if together == 1 or 0 in value.shape:
+        return []
+    if isinstance(value, BufferView):
+        start, strides = 0, value.element_strides
+    else:
+        start, strides = value.__array_interface__["data"][0] - allocation(value).start, value.strides
+    d = contiguous_dim(arg.type)
+    steps = [
+        n if i == d else step for i, (n, step) in enumerate(zip(value.shape, strides, strict=True)) if n > 1 or i == d
+    ]
+    if all(x % together == 0 for x in (start, *steps)):
+        return []
+    message = (
+        f"%{arg.name} has rows that begin or end inside a byte, which {together} elements of {arg.type.elem} share"
+    )
+    return [
+        _fault(
+            "E1623", message, arg, f"rows of a multiple of {together} elements, and as many from one row to the next"
+        )
+    ]
+
+
 def _fault(code: str, message: str, arg: Value, legal: str) -> Diagnostic:
     return Diagnostic(code, message, arg.loc, "error", (), legal)
 
@@ -214,6 +243,8 @@ class _Region:
     host: Region
     buffer: Buffer
     changes: bool
+    elem: Elem | None
+    """Of elements that share bytes on the device and have one each on the host."""
 
 
 class _Placement:
@@ -230,9 +261,15 @@ class _Placement:
         changing = [allocation(a) for name, a in self._arrays.items() if name in self._written]
         for host in merged([allocation(a) for a in self._arrays.values()]):
             changes = any(host.start <= c.start and c.end <= host.end for c in changing)
-            region = _Region(host, self._device.alloc(max(1, host.nbytes), read_only=not changes), changes)
+            elem = self._packed(host)
+            data = host.bytes() if elem is None else pack(host.bytes(), elem)
+            region = _Region(host, self._device.alloc(max(1, len(data)), read_only=not changes), changes, elem)
             self._regions.append(region)
-            self._device.copy_in(region.buffer, host.bytes())
+            self._device.copy_in(region.buffer, data)
+
+    def _packed(self, host: Region) -> Elem | None:
+        inside = (a for a in self._arrays.values() if host.start <= allocation(a).start < host.end)
+        return next((e for a in inside if (e := packed_elem(a.dtype)) is not None), None)
 
     def _region(self, array: Array) -> _Region:
         own = allocation(array)
@@ -246,13 +283,17 @@ class _Placement:
         info = array_info(array)
         assert isinstance(info, ArrayInfo) and isinstance(arg.type, GlobalType)
         offset = array.__array_interface__["data"][0] - region.host.start
+        if region.elem is not None:
+            offset = region.elem.run_bytes(offset)
         return BufferView(region.buffer, arg.type.elem, info.shape, info.strides, offset)
 
     def bring_back(self) -> None:
         """Copies every allocation of which the kernel writes a view back to the host."""
         for r in self._regions:
             if r.changes and r.host.nbytes:
-                r.host.bytes()[...] = self._device.copy_out(r.buffer, r.host.nbytes)
+                count = r.host.nbytes
+                data = self._device.copy_out(r.buffer, count if r.elem is None else r.elem.run_bytes(count))
+                r.host.bytes()[...] = data if r.elem is None else unpack(data, r.elem, count)
 
     def release(self) -> None:
         """Frees all buffers; the first error is raised when all are freed."""

@@ -49,7 +49,7 @@ def _loaded_piece(op: Op) -> int:
     """Elements of one load of a lane, as far as the registers of the tile can be cut so."""
     t, wide = op.result.tile, op.attrs["bytes"]
     assert t.layout is not None and isinstance(wide, int)
-    n = max(1, wide // t.elem.bytes)
+    n = max(1, wide // t.elem.unit[1] * t.elem.unit[0])
     while t.layout.num_registers % n:
         n //= 2
     return n

@@ -6,7 +6,7 @@ from tileir.ir.core import Kernel, Op, Value
 from tileir.ir.diagnostics import error
 from tileir.ir.types import FragmentType, SharedType, TileType
 from tileir.layout.transposed import elements_per_read
-from tileir.lowering.amdgpu.emit import shared, views
+from tileir.lowering.amdgpu.emit import packed, shared, views
 from tileir.lowering.amdgpu.emit.coords import coordinate
 from tileir.lowering.amdgpu.emit.matrix import emit_product, matrix_instruction
 from tileir.lowering.amdgpu.emit.state import State
@@ -57,6 +57,9 @@ def slice_fragment(s: State, op: Op) -> None:
     t, source, at = fragment_type(op.result), fragment_type(op.operands[0]), op.attrs["at"]
     assert isinstance(at, int)
     x = s.scalar(op.operands[0])
+    if scalar_type(t.elem) in packed.WIDTHS:
+        s.values[op.result] = packed.part(s.w, x, scalar_type(t.elem), source.count, at, t.count)
+        return
     if t.count == 1:
         s.values[op.result] = s.w.extract(x, at, mlir_type(source))
         return
@@ -70,6 +73,9 @@ def join_fragments(s: State, op: Op) -> None:
     if len({t.count for t in types}) != 1 or len(types) & (len(types) - 1):
         raise s.unsupported(f"'join_fragments' of {len(types)} parts", op.loc, "1, 2, 4, … parts of one size")
     parts, n, element = [s.scalar(v) for v in op.operands], types[0].count, scalar_type(types[0].elem)
+    if element in packed.WIDTHS:
+        s.values[op.result] = packed.joined(s.w, parts, element, n)
+        return
     if n == 1:
         s.values[op.result] = s.w.pack(parts, element)
         return

@@ -107,9 +107,25 @@ def slabs(shared: SharedLayout, count: int, waves: int, piece: int) -> tuple[tup
     return tuple(found)
 
 
+def byte_of(w: Writer, shared: SharedLayout, col: str) -> str:
+    """Byte of a row at which an element begins that begins at one."""
+    if shared.elem_bits >= 8:
+        return w.mul(col, shared.elem_bits // 8)
+    assert shared.elem_bits == 4, "elements of 6 bits do not pass through LDS"
+    return w.binary("lshr", col, w.const(1))
+
+
+def element_of(w: Writer, shared: SharedLayout, byte: str) -> str:
+    """The inverse of `byte_of`."""
+    if shared.elem_bits < 8:
+        return w.mul(byte, 2)
+    size = shared.elem_bits // 8
+    return w.binary("lshr", byte, w.const(size.bit_length() - 1)) if size > 1 else byte
+
+
 def source(w: Writer, shared: SharedLayout, offset: str) -> tuple[str, str]:
     """(row, column) of the element that belongs to a (slab-relative) offset, a hoisted value; hoisted."""
-    size, whole = shared.elem_bits // 8, shared.row_bytes
+    whole = shared.row_bytes
 
     def place() -> tuple[str, str]:
         if shared.kind == "blocks":
@@ -121,8 +137,7 @@ def source(w: Writer, shared: SharedLayout, offset: str) -> tuple[str, str]:
         return row, w.binary("and", image, w.const(whole - 1))
 
     def col() -> str:
-        rest = place()[1]
-        return w.binary("lshr", rest, w.const(size.bit_length() - 1)) if size > 1 else rest
+        return element_of(w, shared, place()[1])
 
     return w.hoist(("slab row", shared, offset), lambda: place()[0]), w.hoist(("slab col", shared, offset), col)
 

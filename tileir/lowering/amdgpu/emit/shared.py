@@ -120,11 +120,11 @@ def _xor_address(s: State, buffer: Value, shared: SharedLayout, layout: Layout, 
     the instruction. Folding, of extents of 2ⁿ, drops high bits of the coordinates, which is linear too."""
     w = s.w
     kept = [n - 1 if fold else -1 for n in layout.shape]
-    size, distance = shared.elem_bits // 8, shared.cut[2]
+    distance = shared.cut[2]
 
     def place(vector: Iterable[int]) -> tuple[int, int]:
         row, col = (x & k for x, k in zip(vector, kept, strict=True))
-        return shared.linear_place(row, col * size)
+        return shared.linear_place(row, col * shared.elem_bits // 8)
 
     def lanes_part(i: int) -> Callable[[], str]:
         def emit() -> str:
@@ -160,7 +160,6 @@ def _added_address(s: State, buffer: Value, shared: SharedLayout, layout: Layout
     """Padded rows: offset = row · pitch + column bytes, the register's part added."""
     w = s.w
     row, col = _matrix_place(s, layout, r, fold)
-    size = shared.elem_bits // 8
     if shared.kind == "rotate":
         return _rotated_address(s, buffer, shared, row, col)
     if shared.kind == "blocks":
@@ -169,13 +168,14 @@ def _added_address(s: State, buffer: Value, shared: SharedLayout, layout: Layout
         pitch = shared.args[0] if shared.kind == "padded" else shared.row_bytes
 
         def start() -> str:
-            value = w.binary("add", w.mul(row.base, pitch), w.mul(col.base, size))
+            value = w.binary("add", w.mul(row.base, pitch), lds_sources.byte_of(w, shared, col.base))
             return w.op(f"llvm.getelementptr inbounds {base(s, buffer)}[{value}] : ({POINTER}, i32) -> {POINTER}, i8")
 
         pointer = w.hoist(("lds rows", base(s, buffer), shared, row.base, col.base), start)
-        return _offset(s, pointer, row.offset * pitch + col.offset * size)
+        return _offset(s, pointer, row.offset * pitch + col.offset * shared.elem_bits // 8)
     row_base, col_base = s.opaque_base(row.base), s.opaque_base(col.base)
-    return _place_address(s, buffer, shared, w.add(row_base, row.offset), w.mul(w.add(col_base, col.offset), size))
+    place = lds_sources.byte_of(w, shared, w.add(col_base, col.offset))
+    return _place_address(s, buffer, shared, w.add(row_base, row.offset), place)
 
 
 def _rotated_address(s: State, buffer: Value, shared: SharedLayout, row: Coordinate, col: Coordinate) -> str:
@@ -187,7 +187,7 @@ def _rotated_address(s: State, buffer: Value, shared: SharedLayout, row: Coordin
 
     def start() -> str:
         line = w.add(near.base, near.offset)
-        place = w.mul(w.add(col.base, col.offset), shared.elem_bits // 8)
+        place = lds_sources.byte_of(w, shared, w.add(col.base, col.offset))
         turned = lds_sources.turned(w, shared, line, place, back=False)
         value = w.binary("add", w.mul(line, shared.row_bytes), turned)
         return w.op(f"llvm.getelementptr inbounds {base(s, buffer)}[{value}] : ({POINTER}, i32) -> {POINTER}, i8")
@@ -203,7 +203,7 @@ def _block_address(s: State, buffer: Value, shared: SharedLayout, row: Coordinat
     near = Coordinate(row.base, row.offset - far)
 
     def start() -> str:
-        place = w.mul(w.add(col.base, col.offset), shared.elem_bits // 8)
+        place = lds_sources.byte_of(w, shared, w.add(col.base, col.offset))
         value = lds_sources.offset(w, shared, w.add(near.base, near.offset), place)
         return w.op(f"llvm.getelementptr inbounds {base(s, buffer)}[{value}] : ({POINTER}, i32) -> {POINTER}, i8")
 
@@ -273,7 +273,7 @@ def load(s: State, op: Op) -> None:
         shared = replace(shared, layout=SharedLayout.from_spec(shared.matrix, t.elem.bits))
     layout = over_buffer(t.layout, shared)
     width = access_bytes(TileType(t.elem, layout.shape, layout), buffer_layout(shared))
-    n = width // t.elem.bytes
+    n = width // t.elem.unit[1] * t.elem.unit[0]
     registers = list(range(0, layout.num_registers, n))
     element = scalar_type(t.elem)
 
@@ -334,10 +334,7 @@ def hole_test(s: State, layout: Layout, r: int) -> str:
     for d in range(layout.rank if holed_registers(layout)[r] else 0):
         if masks(layout, d):
             c = coordinate(w, layout, r, d)
-            test = w.hoist(
-                ("hole", c, layout.shape[d]),
-                lambda c=c, d=d: w.icmp("ult", w.add(c.base, c.offset), w.const(layout.shape[d])),
-            )
+            test = w.icmp("ult", w.add(s.in_block(c.base), c.offset), w.const(layout.shape[d]))
             result = w.binary("and", result, test, "i1") if result else test
     return result
 
@@ -349,7 +346,7 @@ def store(s: State, op: Op) -> None:
     assert t.layout is not None
     layout = over_buffer(t.layout, shared)
     width = access_bytes(TileType(t.elem, layout.shape, layout), buffer_layout(shared))
-    n = width // t.elem.bytes
+    n = width // t.elem.unit[1] * t.elem.unit[0]
     element = scalar_type(t.elem)
     piece = s.tile(op.operands[0]).pieces(w, n)
     registers = [r for r in range(0, layout.num_registers, n) if not r & layout.free.reg]
@@ -429,9 +426,7 @@ def copy_direct(s: State, op: Op, part: int | None = None) -> None:
     shared, piece, _ = _copy_shape(s, op)
     sources = slab_sources(s, op)
     if part is not None and part >= len(sources):
-        raise error(
-            "E0377", f"part {part} of a copy of {len(sources)} instructions", op.loc, legal=f"0 to {len(sources) - 1}"
-        )
+        raise error("E0377", f"part {part} of a copy of {len(sources)} instructions", op.loc, legal=f"0 to {len(sources) - 1}")
     stream = s.streams.get(op)
     a = views.access_of(s, op) if stream is None else None
     resource = views.descriptor(s, a, views.base_offset(s, a)) if a is not None else stream.resource
@@ -474,7 +469,9 @@ def _slab_target(s: State, buffer: Value, i: int, pitch: int) -> str:
 
     def start() -> str:
         lds = w.hoist("lds", lambda: w.op(f"llvm.mlir.addressof @lds : {POINTER}"))
-        return w.op(f"llvm.getelementptr inbounds {lds}[{w.mul(wave(w), pitch)}] : ({POINTER}, i32) -> {POINTER}, i8")
+        return w.op(
+            f"llvm.getelementptr inbounds {lds}[{w.mul(wave(w), pitch)}] : ({POINTER}, i32) -> {POINTER}, i8"
+        )
 
     def at(pointer: str) -> str:
         return w.op(f"llvm.getelementptr inbounds {pointer}[{constant}] : ({POINTER}) -> {POINTER}, i8")
@@ -506,12 +503,13 @@ def copy_elements(s: State, op: Op) -> None:
     waves, pad = s.kernel.attrs["waves"], op.attrs.get("pad", 0)
     assert isinstance(waves, int) and isinstance(pad, int | float)
     threads = waves * views.LANES
-    total = shared.rows * shared.cols
+    together, size = t.elem.unit
+    total = shared.rows * shared.cols // together
     per_lane = -(-total // threads)
     unroll = min(COPY_UNROLL, per_lane)
     trips = -(-per_lane // unroll)
     start = views.base_offset(s, a)
-    element = views.memory_type(t.elem.bytes)
+    element = views.memory_type(size)
     body, after = w.label(), w.label()
     w.branch(body, [w.const(0)], ["i32"])
     trip = w.name()
@@ -520,23 +518,22 @@ def copy_elements(s: State, op: Op) -> None:
     loaded: list[tuple[str, str, str, str]] = []
     for i in range(unroll):
         index = w.add(first, i * threads)
-        row, col = (w.binary(f, index, w.const(shared.cols)) for f in ("udiv", "urem"))
-        coords = [Coordinate(x, 0) for x in _unflatten(s, row, t.shape[:-1])] + [Coordinate(col, 0)]
+        row, col = (w.binary(f, index, w.const(shared.cols // together)) for f in ("udiv", "urem"))
+        coords = [Coordinate(x, 0) for x in _unflatten(s, row, t.shape[:-1])] + [Coordinate(w.mul(col, together), 0)]
         inside = views.Bounds(s, a, t.shape, [False] * t.rank).test(coords)
         mine = w.icmp("ult", index, w.const(total))
         address = views.address(s, a, start, coords)
         valid = w.binary("and", inside, mine, "i1") if inside else mine
         address = w.select(valid, address, s.zeros(), "!llvm.ptr<1>")
-        raw = w.op(f"llvm.load {address} {{alignment = {t.elem.bytes} : i64}} : !llvm.ptr<1> -> {element}")
+        raw = w.op(f"llvm.load {address} {{alignment = {views.alignment(size)} : i64}} : !llvm.ptr<1> -> {element}")
         if pad != 0 and inside:
-            raw = w.select(
-                inside, raw, views.to_memory(w, s.splat_literal(pad, t.elem, 1), TileType(t.elem), 1), element
-            )
-        loaded.append((raw, row, w.mul(col, shared.elem_bits // 8), mine))
+            outside = views.to_memory(w, s.splat_literal(pad, t.elem, together), TileType(t.elem), together)
+            raw = w.select(inside, raw, outside, element)
+        loaded.append((raw, row, w.mul(col, size), mine))
     for raw, row, place, mine in loaded:
         target = _place_address(s, buffer, shared, row, place)
         text = (
-            f"llvm.store {raw}, {target} {{alignment = {t.elem.bytes} : i64, {ACCESS_SCOPES}}} : {element}, {POINTER}"
+            f"llvm.store {raw}, {target} {{alignment = {views.alignment(size)} : i64, {ACCESS_SCOPES}}} : {element}, {POINTER}"
         )
         w.when("" if trips * unroll * threads == total else mine, text)
     following = w.add(trip, 1)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from tileir.ir.ops.contract import is_small_float
 from tileir.ir.small_floats import SCALE, Format, format_of
 from tileir.ir.types import F32, F64, I1, I8, I16, I32, I64, Elem
-from tileir.lowering.amdgpu.emit.writer import vector_type
+from tileir.lowering.amdgpu.emit import packed
+from tileir.lowering.amdgpu.emit.writer import scalar_type, vector_type
 
 if TYPE_CHECKING:
     from tileir.lowering.amdgpu.emit.elementwise import Pieces
@@ -130,6 +131,8 @@ class SmallFloats:
 
     def codes(self, x: str, elem: Elem) -> str:
         """The elements as i32."""
+        if elem.bits < EIGHT_BITS and self.p.n > 1:
+            return self.w.pack(packed.codes(self.w, x, scalar_type(elem), self.p.n), "i32")
         return self.p.cast("zext", x, I8, I32)
 
     # -- to small floats -----------------------------------------------------------------------------------------------
@@ -206,6 +209,10 @@ class SmallFloats:
     def _from_codes(self, codes: str, target: Elem) -> str:
         if target.bits == 16:
             return self.w.bitcast(self.p.cast("trunc", codes, I32, I16), self.p.type(I16), self.p.type(target))
+        n = self.p.n
+        if target.bits < EIGHT_BITS and n > 1:
+            values = [self.w.extract(codes, i, vector_type("i32", n)) for i in range(n)]
+            return packed.from_codes(self.w, values, scalar_type(target))
         return self.p.cast("trunc", codes, I32, I8)
 
     # -- the chip's own instructions -----------------------------------------------------------------------------------

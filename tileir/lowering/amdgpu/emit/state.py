@@ -42,9 +42,8 @@ class State:
     needs_zeros: bool = False
     streams: dict[Op, Stream] = field(default_factory=dict[Op, "Stream"])
     targets: set[object] = field(default_factory=set[object])  # what direct copies fill, as far as it is in registers
-    starts: dict[tuple[int, int], str] = field(
-        default_factory=dict[tuple[int, int], str]
-    )  # the rest: from where, by block
+    starts: dict[tuple[int, int], str] = field(default_factory=dict[tuple[int, int], str])  # the rest: from where, by block
+    copies: dict[tuple[int, str], str] = field(default_factory=dict[tuple[int, str], str])  # see `in_block`
     late: Late = field(init=False)
     fragment_ties: dict[Value, str] = field(default_factory=dict[Value, str])  # by `fragments.accumulator_ties`
 
@@ -86,6 +85,14 @@ class State:
         if value not in self.opaque_bases:
             self.opaque_bases[value] = tied(self.w, value, "i32", "v", ordered=True)
         return self.opaque_bases[value]
+
+    def in_block(self, value: str) -> str:
+        """A lane's number (i32), opaque in this block. Tests of it stay where they are used: before a loop, each would occupy
+        two scalar registers for as long as it runs."""
+        key = self.w.block, value
+        if key not in self.copies:
+            self.copies[key] = tied(self.w, value, "i32", "v", ordered=True)
+        return self.copies[key]
 
     def symbol(self, name: str) -> tuple[str, str]:
         """Value and type of a size or stride, here in the text."""
@@ -137,7 +144,7 @@ class State:
 
         with np.errstate(over="ignore"):  # an f64 beyond the range of the type is infinite there
             bits = np.asarray(value, np.float64).astype(elem.np).view(f"u{elem.bytes}")
-        if elem.bits == 8:
+        if elem.bits <= 8:
             return str(int(bits))
         return f"0x{int(bits):0{elem.bits // 4}X}"
 

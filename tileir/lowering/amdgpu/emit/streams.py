@@ -171,6 +171,9 @@ def _moving(op: Op, body: Block, inside: set[Value]) -> Moving | None:
         return None
     if op.name in ("load", "load_fragment") and op.attrs.get("via", "buffer") != "buffer":
         return None
+    view = op.operands[at].type
+    if not isinstance(view, GlobalType) or view.elem.unit[0] > 1:  # bytes per element are no number
+        return None
     return Moving(op, op.operands[at], moved[0], known)
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from tileir.ir.types import TileType
+from tileir.lowering.amdgpu.emit import packed
 from tileir.lowering.amdgpu.emit.writer import Writer, scalar_type, vector_type
 
 
@@ -91,6 +92,8 @@ class Tile:
     def _part(self, w: Writer, i: int, n: int) -> str:
         if n < self.chunk:
             whole, first = self.piece(w, i * n // self.chunk), i * n % self.chunk
+            if self.element in packed.WIDTHS:
+                return packed.part(w, whole, self.element, self.chunk, first, n)
             t = vector_type(self.element, self.chunk)
             if n == 1:
                 return w.extract(whole, first, t)
@@ -98,6 +101,8 @@ class Tile:
             return w.op(f"llvm.shufflevector {whole}, {whole} [{picks}] : {t}")
         ratio = n // self.chunk
         pieces = [self.piece(w, i * ratio + j) for j in range(ratio)]
+        if self.element in packed.WIDTHS:
+            return packed.joined(w, pieces, self.element, self.chunk)
         return w.pack(pieces, self.element) if self.chunk == 1 else _joined(w, pieces, self.element, self.chunk)[0]
 
     def piece(self, w: Writer, i: int) -> str:
@@ -126,7 +131,7 @@ class Tile:
             return Tile(self.type, self.chunk, [self.piece(w, i) for i in range(len(self.chunks))]).get(w, chunk)
         if chunk == self.chunk:
             return self.chunks
-        if chunk > self.chunk > 1:
+        if chunk > self.chunk > 1 or self.element in packed.WIDTHS:
             return [self.part(w, i, chunk) for i in range(self.count // chunk)]
         scalars = self.chunks
         if self.chunk > 1:
@@ -157,6 +162,8 @@ class Tile:
         if self.splat:
             return self.splat
         piece = self.piece(w, r // self.chunk)
+        if self.element in packed.WIDTHS:
+            return packed.part(w, piece, self.element, self.chunk, r % self.chunk, 1)
         return piece if self.chunk == 1 else w.extract(piece, r % self.chunk, vector_type(self.element, self.chunk))
 
     def scalars(self, w: Writer) -> list[str]:

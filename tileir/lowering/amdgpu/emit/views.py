@@ -19,7 +19,7 @@ from tileir.ir.core import Op, Value
 from tileir.ir.diagnostics import error
 from tileir.ir.ops.memory import indices_of, picked_dim, tile_dims
 from tileir.ir.registry import get
-from tileir.ir.types import GlobalType, TileType
+from tileir.ir.types import Elem, GlobalType, TileType
 from tileir.layout import Layout
 from tileir.lowering.amdgpu.emit.coords import Coordinate, coordinate, lane, masks, register_table, thread, wave
 from tileir.lowering.amdgpu.emit.state import State
@@ -161,12 +161,23 @@ def scaled(s: State, value: str, view: GlobalType, d: int, type: str) -> str:
     """value · stride · element bytes, in `type` (i32 or i64)."""
     w = s.w
     x = stride(s, view, d)
-    size = view.elem.bytes
+    together, size = view.elem.unit
     if isinstance(x, int):
-        return w.mul(value, x * size, type)
+        if x % together == 0:
+            return w.mul(value, x // together * size, type)
+        return in_bytes(w, w.mul(value, x, type), view.elem, type)
     if type == "i32":
         x = w.op(f"llvm.trunc {x} : i64 to i32")
-    return w.binary("mul", value, w.mul(x, size, type), type)
+    return w.binary("mul", value, in_bytes(w, x, view.elem, type), type)
+
+
+def in_bytes(w: Writer, elements: str, elem: Elem, type: str) -> str:
+    """Bytes of a number of elements, which make whole units."""
+    together, size = elem.unit
+    if together > 1:  # i32 are sizes without sign
+        shift = w.const(together.bit_length() - 1, type)
+        elements = w.binary("lshr" if type == "i32" else "ashr", elements, shift, type)
+    return w.mul(elements, size, type)
 
 
 def base_offset(s: State, a: Access) -> str:
@@ -259,7 +270,8 @@ class Bounds:
                 at = w.binary("add", index, local)
             test = "" if self.fits[t] else self._inside(at, type, d)
             if self.holes[t]:
-                test = both(w, test, w.icmp("ult", local, w.const(self.shape[t])))
+                inside = w.icmp("ult", w.add(self.s.in_block(c.base), c.offset), w.const(self.shape[t]))
+                test = both(w, test, inside)
             self._tests[key] = test
         return self._tests[key]
 
@@ -341,7 +353,7 @@ class BufferOffsets:
             return value, 0
         x = stride(s, view, d)
         if isinstance(x, int):
-            return value, c.offset * x * view.elem.bytes
+            return value, c.offset * x // view.elem.unit[0] * view.elem.unit[1]
         step = scaled(s, w.const(c.offset), view, d, "i32")  # a scalar, cheaper to compute again than to keep
         return w.binary("add", value, step), 0
 
@@ -377,9 +389,17 @@ def vector_length(s: State, op: Op, t: TileType) -> int:
     assert isinstance(view, GlobalType)
     d = contiguous_dim(view)
     dims = tile_dims(op)
-    n = 1
+    n, (together, size) = 1, t.elem.unit
     if d in dims:
-        n = max(1, min(wide // t.elem.bytes, t.layout.contiguous(dims.index(d))))
+        n = max(1, min(wide // size * together, t.layout.contiguous(dims.index(d))))
+    if together > 1:
+        n = n if t.elem.run_bytes(n) in MEMORY_TYPES and n % together == 0 else together if n > together else n
+        if n < together:
+            raise s.unsupported(
+                f"'{op.name}' of {t.with_layout(None)}, of which a lane holds parts of bytes,",
+                op.loc,
+                f"a tile with {together} or more elements for a lane along the dimension that is contiguous in memory",
+            )
     count = t.layout.num_registers // n
     if count > MOST_ACCESSES:
         raise error(
@@ -391,14 +411,26 @@ def vector_length(s: State, op: Op, t: TileType) -> int:
     return n
 
 
+MEMORY_TYPES = {
+    1: "i8", 2: "i16", 3: "i24", 4: "i32", 8: "vector<2xi32>", 12: "vector<3xi32>", 16: "vector<4xi32>",
+}  # fmt: skip
+
+
+def alignment(bytes: int) -> int:
+    """Alignment of an access in memory that is a multiple of its size."""
+    return bytes & -bytes
+
+
 def memory_type(bytes: int) -> str:
     """Integer type that carries so many bytes through a memory access."""
-    return {1: "i8", 2: "i16", 4: "i32", 8: "vector<2xi32>", 16: "vector<4xi32>"}[bytes]
+    return MEMORY_TYPES[bytes]
 
 
 def from_memory(w: Writer, raw: str, t: TileType, n: int) -> str:
     """Loaded bytes as `n` elements in register form."""
-    source = memory_type(n * t.elem.bytes)
+    source = memory_type(t.elem.run_bytes(n))
+    if source == "i24":
+        return w.op(f"llvm.zext {raw} : i24 to i32")
     if t.elem.is_bool:
         return w.icmp(
             "ne", w.bitcast(raw, source, vector_type("i8", n)), w.splat_const("0", "i8", n), vector_type("i8", n)
@@ -411,7 +443,10 @@ def to_memory(w: Writer, piece: str, t: TileType, n: int) -> str:
     if t.elem.is_bool:
         piece = w.op(f"llvm.zext {piece} : {vector_type('i1', n)} to {vector_type('i8', n)}")
         return w.bitcast(piece, vector_type("i8", n), memory_type(n))
-    return w.bitcast(piece, vector_type(scalar_type(t.elem), n), memory_type(n * t.elem.bytes))
+    target = memory_type(t.elem.run_bytes(n))
+    if target == "i24":
+        return w.op(f"llvm.trunc {piece} : i32 to i24")
+    return w.bitcast(piece, vector_type(scalar_type(t.elem), n), target)
 
 
 def load(s: State, op: Op) -> None:
@@ -424,7 +459,7 @@ def load(s: State, op: Op) -> None:
     n = vector_length(s, op, t)
     piece = _moving_pieces(s, op, n) if op in s.streams else _pieces(s, op, layout, n)
     if op in s.late.loads:
-        ahead = -(-4 * s.in_flight // (n * t.elem.bytes))
+        ahead = -(-4 * s.in_flight // t.elem.run_bytes(n))
         s.values[op.result] = Tile.deferred(t, n, s.at(op.loc, piece), ahead)
     else:
         s.values[op.result] = Tile(t, n, [piece(i) for i in range(layout.num_registers // n)])
@@ -438,7 +473,7 @@ def piece_places(s: State, layout: Layout, n: int) -> list[list[Coordinate]]:
 def _moving_pieces(s: State, op: Op, n: int) -> Callable[[int], str]:
     """Makes the pieces of a load that moves with a loop."""
     w, t, stream = s.w, op.result.tile, s.streams[op]
-    raw_type = memory_type(n * t.elem.bytes)
+    raw_type = memory_type(t.elem.run_bytes(n))
 
     def piece(i: int) -> str:
         text = f"{stream.resource}, {stream.pieces[i]}, {stream.offset}, {w.const(0)} : {raw_type}"
@@ -458,7 +493,7 @@ def _pieces(s: State, op: Op, layout: Layout, n: int) -> Callable[[int], str]:
     offsets = BufferOffsets(s, a, bounds)
     pad = op.attrs.get("pad", 0)
     assert isinstance(pad, int | float)
-    raw_type = memory_type(n * t.elem.bytes)
+    raw_type = memory_type(t.elem.run_bytes(n))
 
     def piece(i: int) -> str:
         coords = [coordinate(w, layout, i * n, d) for d in range(t.rank)]
@@ -468,7 +503,8 @@ def _pieces(s: State, op: Op, layout: Layout, n: int) -> Callable[[int], str]:
         else:
             test, pointer = bounds.test(coords), address(s, a, start, coords)
             pointer = w.select(test, pointer, s.zeros(), "!llvm.ptr<1>") if test else pointer
-            raw = w.op(f"llvm.load {pointer} {{alignment = {n * t.elem.bytes} : i64}} : !llvm.ptr<1> -> {raw_type}")
+            align = alignment(t.elem.run_bytes(n))
+            raw = w.op(f"llvm.load {pointer} {{alignment = {align} : i64}} : !llvm.ptr<1> -> {raw_type}")
         loaded = from_memory(w, raw, t, n)
         test = bounds.test(coords) if pad != 0 else ""
         if not test:
@@ -539,7 +575,7 @@ def store(s: State, op: Op) -> None:
         if r & layout.free.reg:
             continue  # a copy of another register
         coords = [coordinate(w, layout, r, d) for d in range(t.rank)]
-        _buffer_store(s, to_memory(w, piece(i), t, n), n * t.elem.bytes, resource, offsets.get(coords))
+        _buffer_store(s, to_memory(w, piece(i), t, n), t.elem.run_bytes(n), resource, offsets.get(coords))
 
 
 def _scatter(s: State, op: Op, a: Access) -> None:
@@ -552,20 +588,28 @@ def _scatter(s: State, op: Op, a: Access) -> None:
     owner = owner_test(s, layout)
     start = base_offset(s, a)
     piece = s.tile(op.operands[0]).pieces(w, n)
-    size = n * t.elem.bytes
+    size = t.elem.run_bytes(n)
     for i, r in enumerate(range(0, layout.num_registers, n)):
         if r & layout.free.reg:
             continue
         coords = [coordinate(w, layout, r, d) for d in range(t.rank)]
         raw = to_memory(w, piece(i), t, n)
         pointer = address(s, a, start, coords)
-        text = f"llvm.store {raw}, {pointer} {{alignment = {size} : i64}} : {memory_type(size)}, !llvm.ptr<1>"
+        align = alignment(size)
+        text = f"llvm.store {raw}, {pointer} {{alignment = {align} : i64}} : {memory_type(size)}, !llvm.ptr<1>"
         w.when(both(w, owner, bounds.test(coords)), text)
 
 
 def _buffer_store(s: State, raw: str, size: int, resource: str, offset: str) -> None:
-    zero = s.w.const(0)
-    s.w.line(f"rocdl.raw.ptr.buffer.store {raw}, {resource}, {offset}, {zero}, {zero} : {memory_type(size)}")
+    w = s.w
+    zero = w.const(0)
+    if size == 3:  # no instruction stores three bytes
+        whole = w.op(f"llvm.zext {raw} : i24 to i32")
+        for i in range(size):
+            part = w.op(f"llvm.trunc {w.binary('lshr', whole, w.const(8 * i))} : i32 to i8")
+            w.line(f"rocdl.raw.ptr.buffer.store {part}, {resource}, {w.add(offset, i)}, {zero}, {zero} : i8")
+        return
+    w.line(f"rocdl.raw.ptr.buffer.store {raw}, {resource}, {offset}, {zero}, {zero} : {memory_type(size)}")
 
 
 def _far_store(s: State, op: Op, a: Access) -> None:
@@ -583,7 +627,10 @@ def _far_store(s: State, op: Op, a: Access) -> None:
     start = base_offset(s, a)
     far = w.icmp("ugt", tile_span(s, a, t.elem.bytes), w.const(OUTSIDE, "i64"), "i64")
     trips = w.select(far, w.const(LANES), w.const(1), "i32")
-    registers = [r for r in range(layout.num_registers) if not r & layout.free.reg]
+    unit = t.elem.unit[0]
+    if unit > 1:
+        vector_length(s, op, t)  # that a lane has whole bytes
+    registers = [r for r in range(0, layout.num_registers, unit) if not r & layout.free.reg]
     parts: dict[tuple[str, ...], str] = {}
     for r in registers:
         bases = [Coordinate(coordinate(w, layout, r, d).base, 0) for d in range(t.rank)]
@@ -611,9 +658,10 @@ def _far_store(s: State, op: Op, a: Access) -> None:
         for (part, steps), together in by_place.items():  # one descriptor at a time: each takes four scalar registers
             resource = _turn_descriptor(s, a, start, part, steps, far, turn)
             for r in together:
-                raw = to_memory(w, tile.register(w, r), t, 1)
+                piece = tile.register(w, r) if unit == 1 else tile.part(w, r // unit, unit)
+                raw = to_memory(w, piece, t, unit)
                 offset = offsets.get([coordinate(w, layout, r, d) for d in range(t.rank)])
-                _buffer_store(s, raw, t.elem.bytes, resource, offset)
+                _buffer_store(s, raw, t.elem.run_bytes(unit), resource, offset)
     following = w.add(turn, 1)
     more = w.icmp("ult", following, trips)
     w.cond_branch(more, body, after, ([following, *_pieces_of(kept)[0]], ["i32", *types]))
@@ -699,18 +747,23 @@ def accessible(s: State, op: Op, reaches: Sequence[tuple[int | None, ...]] = ())
     view = a.type
     bytes = op.attrs["bytes"]
     assert isinstance(bytes, int)
-    size = view.elem.bytes
+    together, size = view.elem.unit
+    count = bytes // size * together  # elements of an access, a power of two
     contiguous = contiguous_dim(view)
     low = w.op(f"llvm.ptrtoint {s.pointer(a.view)} : !llvm.ptr<1> to i64")
     for d in range(view.rank):
         x = stride(s, view, d)
         if bytes > size:
             end = dim_value(s, view.dims[d]) if d == contiguous else x
-            if not isinstance(end, int):
+            if isinstance(end, int):
+                low = w.binary("or", low, w.const(1, "i64"), "i64") if end % count else low
+            elif together == 1:
                 low = w.binary("or", low, w.mul(end, size, "i64"), "i64")
-            elif end * size % bytes:
-                low = w.binary("or", low, w.const(1, "i64"), "i64")
-    low = w.binary("and", low, w.const(bytes - 1, "i64"), "i64")
+            else:
+                rest = w.binary("and", end, w.const(count - 1, "i64"), "i64")
+                some = w.icmp("ne", rest, w.const(0, "i64"), "i64")
+                low = w.binary("or", low, w.op(f"llvm.zext {some} : i1 to i64"), "i64")
+    low = w.binary("and", low, w.const(alignment(bytes) - 1, "i64"), "i64")
     result = w.icmp("eq", low, w.const(0, "i64"), "i64")
     for spans, most in [(a.spans, OUTSIDE), *((x, OUTSIDE // 2) for x in reaches)]:
         span = tile_span(s, replace(a, spans=spans), bytes)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from tileir.ir.location import Loc
 from tileir.ir.types import Elem
+from tileir.lowering.amdgpu.emit import packed
 
 MLIR_TYPES = {
     "i1": "i1",
@@ -29,12 +30,16 @@ MLIR_TYPES = {
 
 
 def scalar_type(elem: Elem) -> str:
-    """MLIR type of one element in registers; 8-bit floats travel as i8."""
+    """Type of one element in registers: of MLIR, where 8-bit floats travel as i8, or of `packed` for narrower floats."""
+    if elem.is_float and elem.bits < 8:
+        return f"u{elem.bits}"
     return MLIR_TYPES.get(elem.name, "i8")
 
 
 def vector_type(element: str, n: int) -> str:
-    """`element` itself for n = 1, else a vector of it."""
+    """MLIR type of a piece: `element` itself for n = 1, else a vector of it; what `packed` says for its types."""
+    if element in packed.WIDTHS:
+        return packed.piece_type(element, n)
     return element if n == 1 else f"vector<{n}x{element}>"
 
 
@@ -228,8 +233,19 @@ class Writer:
     def splat_const(self, text: str, element: str, n: int) -> str:
         """A constant given as MLIR attribute text, repeated `n` times."""
         t = vector_type(element, n)
+        if element in packed.WIDTHS:
+            return self.splat_codes(int(text), element, n)
         value = f"dense<{text}> : {t}" if n > 1 else text if element == "i1" else f"{text} : {element}"
         return self.hoist(("splat", text, t), lambda: self.op(f"llvm.mlir.constant({value}) : {t}"), entry=True)
+
+    def splat_codes(self, code: int, element: str, n: int) -> str:
+        """A piece of `packed` with one code `n` times."""
+        bits = packed.WIDTHS[element]
+        whole = sum(code << bits * i for i in range(n))
+        signed = [w - (1 << 32) if w >> 31 else w for w in (whole >> at & 0xFFFFFFFF for at in range(0, n * bits, 32))]
+        t = vector_type(element, n)
+        value = f"dense<{signed}> : {t}" if t.startswith("vector") else f"{signed[0]} : {t}"
+        return self.hoist(("codes", code, t, n), lambda: self.op(f"llvm.mlir.constant({value}) : {t}"), entry=True)
 
     def binary(self, op: str, a: str, b: str, type: str = "i32") -> str:
         return self.op(f"llvm.{op} {a}, {b} : {type}")
@@ -263,6 +279,8 @@ class Writer:
         """A vector of scalars (the scalar itself if there is one)."""
         if len(values) == 1:
             return values[0]
+        if element in packed.WIDTHS:
+            return packed.joined(self, values, element, 1)
         t = vector_type(element, len(values))
         v = self.hoist(("poison", t), lambda: self.op(f"llvm.mlir.poison : {t}"), entry=True)
         for i, x in enumerate(values):
