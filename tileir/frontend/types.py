@@ -205,16 +205,16 @@ class Types:
         if node is None:
             return None
         name, args = node.children
-        numbers = [self.integer(a, "a parameter of a layout") for a in (args.children if args is not None else [])]
+        legal = "rows, padded(pitch), slabs(bytes, pitch), swizzle(bits, base, shift), xor(bit, mask, …) or rotate(bytes, mask, pieces, …)"
+        parts = args.children if args is not None else []
+        for a in parts:
+            if a.kind == "named_attribute":
+                self.scope.fail("E0351", f"layouts of buffers have no '{a.children[0].text}'", a, legal=legal)
+        numbers = [self.integer(a, "a parameter of a layout") for a in parts]
         try:
             return SharedLayout.from_spec(SharedType(elem, shape).matrix, elem.bits, name.text, numbers)
         except LayoutError as e:
-            self.scope.fail(
-                "E0351",
-                f"no LDS layout: {e}",
-                node,
-                legal="rows, padded(pitch), slabs(bytes, pitch), swizzle(bits, base, shift), xor(bit, mask, …) or rotate(bytes, mask, pieces, …)",
-            )
+            self.scope.fail("E0351", f"no LDS layout: {e}", node, legal=legal)
 
     # -- attribute values --------------------------------------------------------------------------------------------
 
