@@ -35,6 +35,10 @@ PRELUDE: dict[str, str] = {
     "%r": "fill(1.0) : tile<f8E5M2[64, 64]>",
     "%rs": "fill(1.0) : tile<f8E8M0FNU[2, 64]>",
     "%buf": "shared_alloc() : shared<f32[64, 64]>",
+    "%map": (
+        "register_map() : tile<f32[64, 64], linear(reg = [[0, 1], [0, 2], [0, 4], [0, 8], [0, 16], [0, 32]], "
+        "lane = [[1, 0], [2, 0], [4, 0], [8, 0], [16, 0], [32, 0]], wave = [])>"
+    ),
 }
 """Value → how it is made."""
 

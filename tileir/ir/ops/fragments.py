@@ -141,7 +141,7 @@ declare(
         level="wave",
         category="fragments",
         semantics=_split_value,
-        example="%f0, %f1 = split_registers(%held) : fragment<f32[2]>, fragment<f32[2]>",
+        example="%f0, %f1 = split_registers(%held) : fragment<f32[1]>, fragment<f32[1]>",
     )
 )
 
@@ -178,7 +178,8 @@ declare(
         category="fragments",
         semantics=_join_value,
         example=(
-            "%t = join_registers(%fa, %fb) : tile<f32[256], linear(reg = [[1], [2]], lane = [[4], [8], [16], [32], [64], [128]], wave = [])>"
+            "%f = split_registers(%held) : fragment<f32[2]>\n"
+            "%t = join_registers(%f) : tile<f32[2], linear(reg = [[1]], lane = [[0], [0], [0], [0], [0], [0]], wave = [])>"
         ),
     )
 )
@@ -202,7 +203,7 @@ declare(
         level="wave",
         category="fragments",
         semantics=lambda ctx, op, args: args[0][..., op.attrs["at"] : op.attrs["at"] + op.results[0].type.count],
-        example="%low = slice_fragment<at = 0>(%fa) : fragment<f32[1]>",
+        example="%f = split_registers(%held) : fragment<f32[2]>\n%low = slice_fragment<at = 0>(%f) : fragment<f32[1]>",
     )
 )
 
@@ -223,7 +224,7 @@ declare(
         level="wave",
         category="fragments",
         semantics=lambda ctx, op, args: np.concatenate(args, axis=-1),
-        example="%both = join_fragments(%fa, %fb) : fragment<f32[4]>",
+        example="%f = split_registers(%held) : fragment<f32[2]>\n%both = join_fragments(%f, %f) : fragment<f32[4]>",
     )
 )
 
@@ -253,7 +254,7 @@ for _name, _how in (
             effects=frozenset({"read"}),
             category="fragments",
             semantics=lambda ctx, op, args: ctx.shared_load_fragment(op, args[0]),
-            example=f"%f = {_name}<at = 2>(%held_buf, %held) : fragment<f32[2]>",
+            example=f"%f = {_name}<at = 4>(%buf, %map) : fragment<f32[4]>",
         )
     )
 
@@ -276,7 +277,7 @@ declare(
         effects=frozenset({"write"}),
         category="fragments",
         semantics=lambda ctx, op, args: ctx.shared_store_fragment(op, args[0], args[1]),
-        example="shared_store_fragment<at = 0>(%fa, %held_buf, %held)",
+        example="%f = shared_load_fragment(%buf, %map) : fragment<f32[4]>\nshared_store_fragment<at = 4>(%f, %buf, %map)",
     )
 )
 
@@ -347,7 +348,7 @@ declare(
         effects=frozenset({"read"}),
         category="fragments",
         semantics=lambda ctx, op, args: ctx.load_fragment(op, args[0], args[1:-1]),
-        example="%f = load_fragment<at = 0>(%A[%i +: 64, %j +: 64], %map64) : fragment<f32[4]>",
+        example="%f = load_fragment<at = 4>(%A[%i +: 64, %j +: 64], %map) : fragment<f32[4]>",
     )
 )
 
@@ -423,7 +424,11 @@ declare(
         level="wave",
         category="fragments",
         semantics=_mfma_value,
-        example="%d = mfma<instr = [16, 16, 16]>(%x16, %y16, %c16) : fragment<f32[4]>",
+        example=(
+            "%f = shared_load_fragment(%buf, %map) : fragment<f32[1]>\n"
+            "%c = shared_load_fragment<at = 4>(%buf, %map) : fragment<f32[4]>\n"
+            "%d = mfma<instr = [16, 16, 4]>(%f, %f, %c) : fragment<f32[4]>"
+        ),
     )
 )
 

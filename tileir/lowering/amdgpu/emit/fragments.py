@@ -98,7 +98,7 @@ def _check_width(op: Op, t: FragmentType, most: int) -> int:
     width = t.count * t.elem.bits // 8
     if width not in (1, 2, 4, 8, 16) or width > most:
         raise error(
-            "E0376",
+            "E0720",
             f"'{op.name}' of {width} bytes a lane, but the layouts keep {most} bytes together",
             op.loc,
             legal=f"a fragment of {most // max(1, t.elem.bits // 8)} elements or fewer",
@@ -123,7 +123,7 @@ def shared_load_transposed(s: State, op: Op) -> None:
     n = elements_per_read(t.elem.bits)
     if source is None or t.count != n:
         raise error(
-            "E0376", f"no transposing read gives {t}", op.loc, legal=f"fragment<{t.elem}[{n}]> of a layout for it"
+            "E0720", f"no transposing read gives {t}", op.loc, legal=f"fragment<{t.elem}[{n}]> of a layout for it"
         )
     raw = "vector<2xi32>" if t.elem.bits == 8 else mlir_type(t)
     address = shared.read_address(s, op.operands[0], source, _at(op))
