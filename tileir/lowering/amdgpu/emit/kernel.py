@@ -93,6 +93,7 @@ class _Ops:
             "load_fragment": fragments.load_global,
             "mfma": fragments.mfma,
             "schedule_fence": fragments.fence,
+            "barrier_of": fragments.barrier_of,
             "priority": fragments.priority,
             **dict.fromkeys(UPDATES, atomics.atomic),
             "fence": atomics.fence,
@@ -237,6 +238,9 @@ def _module(s: State) -> str:
             args.append(f"%{'sym' if a.kind == 'symbol' else 'arg'}_{a.name}: {scalar_type(t.elem)}")
     names = ", ".join(json.dumps(a.name) for a in k.abi())
     passthrough = [f'["amdgpu-flat-work-group-size", "{threads},{threads}"]', '["uniform-work-group-size", "true"]']
+    # `min` and `max` prefer a number to any NaN. In IEEE mode the hardware gives a quiet NaN for a signalling one, so LLVM would
+    # quiet both operands first: three instructions for one.
+    passthrough.append('["amdgpu-ieee", "false"]')
     passthrough += register_attributes(k, s.target)
     passthrough += [f'"amdgpu-no-{x}"' for x in _NO_HIDDEN]
     passthrough += [f'"amdgpu-no-workgroup-id-{x}"' for x in "yz" if not w.has(("workgroup", x))]
