@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,46 +94,54 @@ class Launcher:
         symbols: Mapping[str, int] | None,
         stream: Stream | None,
     ) -> Binding:
-        kernel, device = self._kernel, self._device
-        given = self._checked_views(arrays)
-        binding = bind(kernel, {k: _info(given[k]) if k in given else v for k, v in arrays.items()}, symbols)
-        self._check_views(given)
-        check_overlap(kernel, self._writes, lambda a, b: _overlap(given[a], given[b]))
+        device = self._device
+        binding, given = self._bound(arrays, symbols)
         if 0 in binding.grid:
             return binding
-        on_host = {k: v for k, v in given.items() if isinstance(v, np.ndarray)}
-        host = _Placement(device, on_host, self._writes)
-        try:
-            host.place()
-            placements = {k: v if isinstance(v, BufferView) else host.view(kernel, k) for k, v in given.items()}
-            arguments = [_argument(a, binding, placements) for a in self._abi]
+        with self._placed(binding, given) as (arguments, host):
             device.launch(compiled, binding.grid, arguments, stream=stream)
-            if on_host:
+            if host.used:
                 (stream or device).synchronize()
                 host.bring_back()
             else:
                 self._warm.learn(compiled, arrays, symbols, binding, arguments)
-        finally:
-            host.release()
         return binding
 
-    def bound(
+    @contextmanager
+    def ready(
         self, arrays: Mapping[str, Any], symbols: Mapping[str, int] | None
-    ) -> tuple[Binding, list[Argument], _Placement]:
-        """A launch that is checked and placed but not done, for callers that repeat it. The placement must be released."""
+    ) -> Generator[tuple[Binding, list[Argument]]]:
+        """What `bind_launch` gives."""
+        binding, given = self._bound(arrays, symbols)
+        if 0 in binding.grid:
+            yield binding, []
+            return
+        with self._placed(binding, given) as (arguments, _):
+            yield binding, arguments
+
+    def _bound(
+        self, arrays: Mapping[str, Any], symbols: Mapping[str, int] | None
+    ) -> tuple[Binding, dict[str, Array | BufferView]]:
+        """All checks of a launch: what it is bound to, and its views as arrays of host or device."""
         given = self._checked_views(arrays)
         infos = {k: _info(given[k]) if k in given else v for k, v in arrays.items()}
         binding = bind(self._kernel, infos, symbols)
         self._check_views(given)
         check_overlap(self._kernel, self._writes, lambda a, b: _overlap(given[a], given[b]))
+        return binding, given
+
+    @contextmanager
+    def _placed(
+        self, binding: Binding, given: Mapping[str, Array | BufferView]
+    ) -> Generator[tuple[list[Argument], _Placement]]:
+        """The arguments with every array on the device, for the time of the context."""
         host = _Placement(self._device, {k: v for k, v in given.items() if isinstance(v, np.ndarray)}, self._writes)
         try:
             host.place()
-            placements = {k: v if isinstance(v, BufferView) else host.view(self._kernel, k) for k, v in given.items()}
-            return binding, [_argument(a, binding, placements) for a in self._abi], host
-        except BaseException:
+            views = {k: v if isinstance(v, BufferView) else host.view(self._kernel, k) for k, v in given.items()}
+            yield [_argument(a, binding, views) for a in self._abi], host
+        finally:
             host.release()
-            raise
 
     def _checked_views(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
         """The given views as arrays of host or device. Raises LaunchError for those that no kernel of the device can see."""
@@ -178,11 +187,10 @@ class Launcher:
 
 def bind_launch(
     compiled: Compiled, arrays: Mapping[str, Any], device: Device, symbols: Mapping[str, int] | None
-) -> tuple[Binding, list[Argument], _Placement]:
-    """A launch that is checked and whose arrays are on the device, for callers that repeat it: what it is bound to, its
-    arguments, and the placement, whose `bring_back` copies results of host arrays and whose `release` frees what was
-    allocated. Raises as `launch` does."""
-    return _launcher(compiled, device).bound(arrays, symbols)
+) -> AbstractContextManager[tuple[Binding, list[Argument]]]:
+    """A launch that is checked and not done, for callers that repeat it: what it is bound to, and its arguments (none for an
+    empty grid). Arrays of the host are copied to the device for the time of the context, and not back. Raises as `launch`."""
+    return _launcher(compiled, device).ready(arrays, symbols)
 
 
 def _info(value: Any) -> Any:
@@ -255,6 +263,11 @@ class _Placement:
         self._arrays = arrays
         self._written = written
         self._regions: list[_Region] = []
+
+    @property
+    def used(self) -> bool:
+        """Whether there are arrays of the host at all."""
+        return bool(self._arrays)
 
     def place(self) -> None:
         """Allocates and copies in."""

@@ -108,8 +108,7 @@ def benchmark(
     kind = on.properties.kind
     if kind == "interpreter":
         raise DeviceError("the interpreter says nothing about time; use a GPU, or a simulator for an estimate")
-    binding, arguments, placement = bind_launch(compiled, arrays, on, symbols)
-    try:
+    with bind_launch(compiled, arrays, on, symbols) as (binding, arguments):
         if 0 in binding.grid:
             raise DeviceError("the grid is empty with these sizes: there is nothing to measure")
         name = signature(compiled).name
@@ -118,8 +117,6 @@ def benchmark(
             return _estimated(simulator, compiled, name, binding.grid, arguments, product)
         gpu: Any = on
         return _measured(gpu, compiled, name, binding.grid, arguments, warmup, repeats, cold)
-    finally:
-        placement.release()
 
 
 def _estimated(
