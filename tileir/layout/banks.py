@@ -159,28 +159,31 @@ class Access:
             raise LayoutError(
                 f"{name}: {rule.op} needs {vector} elements contiguous along columns in the lowest registers of {layout}"
             )
-        table = layout.owner_table()[:, :, ::vector, :]
-        if layout.padded_shape == layout.shape:
-            rows, cols = matrix_places(table, layout.shape)
-        elif rule.direction == "read":
-            rows, cols = matrix_places(layout.folded_table()[:, :, ::vector, :], layout.shape)
-        else:
-            hole = np.any(table >= np.array(layout.shape), axis=-1)
-            rows, cols = (
-                np.where(hole, x, places) for x, places in zip((-1, 0), matrix_places(table, layout.shape), strict=True)
-            )
+        places = layout.holders(vector)
+        holes = np.zeros(places[0].shape, dtype=np.bool_)
+        if layout.padded_shape != layout.shape:
+            for x, n in zip(places, layout.shape, strict=True):
+                holes |= x >= n
+            if rule.direction == "read":
+                folds = [layout.fold(axis) for axis in range(layout.rank)]
+                places = tuple(
+                    np.where(x < n, x, first + x % kept) for x, (n, first, kept) in zip(places, folds, strict=True)
+                )
+        rows, cols = matrix_places(places, layout.shape)
+        if rule.direction != "read":
+            rows, cols = np.where(holes, -1, rows), np.where(holes, 0, cols)
         rows, cols = (x.transpose(0, 2, 1).reshape(-1, WAVE) for x in (rows, cols))
         keys = {rows[i].tobytes() + cols[i].tobytes(): i for i in reversed(range(len(rows))) if rows[i].max() >= 0}
         distinct = sorted(keys.values())
         return cls(name, rule, rows[distinct], cols[distinct])
 
 
-def matrix_places(coordinates: IntArray, shape: Sequence[int]) -> tuple[IntArray, IntArray]:
-    """(row, column) of elements [..., rank] of a tile whose dimensions but the last are the rows of a matrix, row-major."""
-    rows = np.zeros(coordinates.shape[:-1], dtype=np.int64)
-    for d, size in enumerate(shape[:-1]):
-        rows = rows * size + coordinates[..., d]
-    return rows, coordinates[..., -1]
+def matrix_places(coordinates: Sequence[IntArray], shape: Sequence[int]) -> tuple[IntArray, IntArray]:
+    """(row, column) of elements of a tile, given by coordinate, whose dimensions but the last are the rows of a matrix, row-major."""
+    rows = np.zeros(coordinates[-1].shape, dtype=np.int64)
+    for x, size in zip(coordinates[:-1], shape, strict=False):
+        rows = rows * size + x
+    return rows, coordinates[-1]
 
 
 # -- proofs --------------------------------------------------------------------------------------------------------

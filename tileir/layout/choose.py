@@ -16,7 +16,7 @@ from .spans import Load
 _TRIALS = 512
 """Bound on the layouts that are tried where no XOR layout is free, so that compile time stays bounded too."""
 
-_SOLUTIONS = 48
+_SOLUTIONS = 24
 """Free XOR layouts among which the one with the cheapest addresses is taken."""
 
 _SLOW_SOLUTIONS = 6
@@ -47,13 +47,6 @@ def _swizzles(plain: SharedLayout, base: int, top: int) -> list[SharedLayout]:
     return sorted(found, key=lambda s: (s.size_bytes, s.args))
 
 
-def _xors(plain: SharedLayout, loads: Sequence[Load], base: int, top: int) -> Iterator[_Candidate]:
-    """XOR layouts beyond the swizzles that are free."""
-    for args in _free_args(loads, base, top):
-        layout = _with_args(plain, "xor", args)
-        yield _Candidate(layout, layout, loads, free=True)
-
-
 def _any_xors(plain: SharedLayout, loads: Sequence[Load], base: int, top: int) -> Iterator[SharedLayout]:
     """XOR layouts spread over all, where the accesses are linear."""
     if any(load.spans is None for load in loads):
@@ -65,12 +58,18 @@ def _any_xors(plain: SharedLayout, loads: Sequence[Load], base: int, top: int) -
         yield _with_args(plain, "xor", _pairs(bits, masks))
 
 
-def _free_args(loads: Sequence[Load], base: int, top: int) -> Iterator[tuple[int, ...]]:
-    """Parameters of XOR layouts that are free for all loads, some of them if there are many."""
+def _constraints(loads: Sequence[Load], base: int) -> Constraints | None:
+    """What must stay apart for all loads; None where an access cannot be judged so."""
     apart = [load.apart for load in loads if load.apart is not None]
-    if len(apart) < len(loads):
+    return Constraints(apart, base) if len(apart) == len(loads) else None
+
+
+def _free_args(
+    constraints: Constraints | None, loads: Sequence[Load], base: int, top: int
+) -> Iterator[tuple[int, ...]]:
+    """Parameters of XOR layouts that are free for all loads, some of them if there are many."""
+    if constraints is None:
         return
-    constraints = Constraints(apart, base)
     kept = 0
     for load in loads:
         kept |= load.register_bits
@@ -115,7 +114,7 @@ def _blocks(plain: SharedLayout, accesses: Sequence[Access], width: int, base: i
         Load(replace(a, rows=np.where(a.rows < 0, -1, a.cols // cols * rows + a.rows), cols=a.cols % cols), stacked)
         for a in accesses
     ]
-    for args in _free_args(loads, base, min(top, ceil_log2(BLOCK_UNIT))):
+    for args in _free_args(_constraints(loads, base), loads, base, min(top, ceil_log2(BLOCK_UNIT))):
         layout = SharedLayout(plain.rows, plain.cols, plain.elem_bits, "blocks", (width, *args))
         yield _Candidate(layout, _with_args(stacked, "xor", args), loads, free=True)
 
@@ -245,20 +244,29 @@ class _Chooser:
                 return self.search.best
         return None
 
-    def _judged(self, layouts: Iterable[SharedLayout]) -> Iterator[_Candidate]:
-        return (_Candidate(layout, layout, self.loads) for layout in layouts)
+    def _judged(self, layouts: Iterable[SharedLayout], *, free: bool = False) -> Iterator[_Candidate]:
+        return (_Candidate(layout, layout, self.loads, free) for layout in layouts)
+
+    def _swizzles(self) -> list[SharedLayout]:
+        return _swizzles(self.plain, self.base, self.top) if self.is_block else []
 
     def free_families(self) -> Iterator[Iterator[_Candidate]]:
         """Layouts that are soon found to be free."""
-        yield self._judged([self.plain])
+        constraints = _constraints(self.loads, self.base)
+        if constraints is None:
+            return
+        yield self._judged((x for x in [self.plain] if constraints.met(x)), free=True)
+        yield self._judged((x for x in self._swizzles() if constraints.met(x)), free=True)
         if self.is_block:
-            yield self._judged(_swizzles(self.plain, self.base, self.top))
-            yield _xors(self.plain, self.loads, self.base, self.top)
+            args = _free_args(constraints, self.loads, self.base, self.top)
+            yield self._judged((_with_args(self.plain, "xor", x) for x in args), free=True)
         for width in self.widths:
             yield _blocks(self.plain, self.accesses, width, self.base, self.top)
 
     def other_families(self, pitch_limit: int) -> Iterator[Iterator[_Candidate]]:
         """Layouts that must be tried out, for the case that none of the others is free."""
+        yield self._judged([self.plain])
+        yield self._judged(self._swizzles())
         yield self._judged(_rotations(self.plain, self.base))
         yield self._judged(_paddings(self.plain, self.base, self.direct_bytes, pitch_limit))
         if self.is_block:

@@ -222,13 +222,17 @@ class Layout:
             out.append(np.broadcast_to(value + rep // step % self.reps[d] * self.block[d], shape))
         return tuple(out)
 
-    def owner_table(self) -> IntArray:
-        """Coordinates of every register: int64 array [waves, 64, registers, rank]."""
-        table = self.coords(
-            np.arange(self.num_registers)[None, None, :],
+    def holders(self, step: int = 1) -> tuple[IntArray, ...]:
+        """Coordinates of every ``step``-th register: per dimension an int64 array [waves, 64, registers / step]."""
+        return self.coords(
+            np.arange(0, self.num_registers, step)[None, None, :],
             np.arange(WAVE)[None, :, None],
             np.arange(self.num_waves)[:, None, None],
         )
+
+    def owner_table(self) -> IntArray:
+        """Coordinates of every register: int64 array [waves, 64, registers, rank]."""
+        table = self.holders()
         full = (self.num_waves, WAVE, self.num_registers)
         return np.stack(table, axis=-1) if table else np.zeros((*full, 0), dtype=np.int64)
 
@@ -240,15 +244,6 @@ class Layout:
         n, block = self.shape[axis], self.block[axis]
         first = (n - 1) // block * block
         return n, first, 1 << (n - first).bit_length() - 1
-
-    def folded_table(self) -> IntArray:
-        """As :meth:`owner_table`, with the coordinates that are read in place of those of holes, see :meth:`fold`."""
-        table = self.owner_table()
-        for axis in range(self.rank):
-            n, first, kept = self.fold(axis)
-            x = table[..., axis]
-            table[..., axis] = np.where(x < n, x, first + x % kept)
-        return table
 
     def holes(self) -> npt.NDArray[np.bool_]:
         """Which registers hold no element: bool array [waves, 64, registers]."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from .banks import Access
 from .linear import IntArray
+from .shared import SharedLayout
 
 _STEPS = 512
 """Bound on the steps of one search; where there are many solutions, it ends long before."""
@@ -89,6 +90,10 @@ class Constraints:
             (self._vectors[start:] >> bit & 1) * self._masks[start:]
             for bit, start in zip(self.bits, self._starts, strict=False)
         ]
+
+    def met(self, shared: SharedLayout) -> bool:
+        """Whether an XOR layout keeps all differences apart."""
+        return bool(np.all(shared.offset_of_image(self._vectors) & self._masks))
 
     def free_masks(self, options: Sequence[Sequence[int]], wanted: int) -> Iterator[tuple[int, ...]]:
         """Masks for `bits`, one of the options each, with which no difference has bank bits of 0: at most ``wanted``, spread over the

@@ -75,10 +75,6 @@ class Load:
         self.image = np.where(access.rows < 0, -1, image)
         self.free = int(sum((access.rows[:, list(g)] >= 0).any(axis=1).sum() for g in access.rule.lane_groups))
         """clocks without any conflict: one per group with an active lane"""
-        self.patterns = self._patterns()
-        """(linear part, image bytes of lane 0 of the instructions that have it), or None if an instruction is not linear"""
-        self.spans = self._spans()
-        """what the lane groups touch, or None if one of them is not linear"""
 
     @functools.cached_property
     def apart(self) -> tuple[IntArray, int] | None:
@@ -94,7 +90,9 @@ class Load:
             bits |= int(np.bitwise_or.reduce(starts ^ starts[0]))
         return bits
 
-    def _patterns(self) -> list[tuple[tuple[int, ...], IntArray]] | None:
+    @functools.cached_property
+    def patterns(self) -> list[tuple[tuple[int, ...], IntArray]] | None:
+        """(linear part, image bytes of lane 0 of the instructions that have it), or None if an instruction is not linear."""
         if not len(self.image) or self.image.min() < 0:
             return None
         parts = linear_parts(self.image)
@@ -105,7 +103,9 @@ class Load:
             found.setdefault(tuple(part), []).append(start)
         return [(part, np.array(starts, dtype=np.int64)) for part, starts in found.items()]
 
-    def _spans(self) -> tuple[Span, ...] | None:
+    @functools.cached_property
+    def spans(self) -> tuple[Span, ...] | None:
+        """What the lane groups touch, or None if one of them is not linear."""
         rule = self.access.rule
         words = -(-rule.bytes_per_lane // rule.bank_bytes)
         if not len(self.image) or self.image.min() < 0 or words & words - 1 or rule.banks & rule.banks - 1:
@@ -135,15 +135,14 @@ class Load:
         mask = (rule.banks - 1) * rule.bank_bytes
         return tuple(Span(span, mask, count) for span, count in spans.items())
 
-    def _is_linear_in(self, shared: SharedLayout) -> bool:
+    def _is_whole_in(self, shared: SharedLayout) -> bool:
         rule = self.access.rule
-        whole = max(rule.bytes_per_lane, rule.bank_bytes)
-        return self.spans is not None and shared.is_linear and shared.granule >= whole
+        return shared.is_linear and shared.granule >= max(rule.bytes_per_lane, rule.bank_bytes)
 
     def address_registers(self, shared: SharedLayout) -> int:
         """As :func:`address_bases`. In an XOR layout, lanes move the bits that the linear part reaches; instructions share a
         register iff they agree in those."""
-        if not self._is_linear_in(shared) or self.patterns is None:
+        if self.patterns is None or self.apart is None or not self._is_whole_in(shared):
             return address_bases(self.access.addresses(shared))
         total = 0
         for part, starts in self.patterns:
@@ -167,8 +166,8 @@ class Load:
         Raises:
             LayoutError: the layout tears a lane's bytes apart.
         """
-        if self._is_linear_in(shared):
-            return sum(span.clocks(shared) for span in self.spans or ())
+        if self.spans is not None and self._is_whole_in(shared):
+            return sum(span.clocks(shared) for span in self.spans)
         addresses = self.access.addresses(shared)
         done = 0
         step = max(1, len(addresses) // 4)

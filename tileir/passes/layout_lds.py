@@ -97,20 +97,21 @@ def _choose(
     shared: SharedType, found: tuple[_Use, ...], direct: int | None, threads: int, target: Target
 ) -> tuple[SharedLayout, Proof]:
     rule = target.lds_access(f"buffer_load_dword{DIRECT_SUFFIX[direct]}_lds") if direct is not None else None
-    ways: list[tuple[int, list[Access]]] = []
+    ways: dict[int, list[Access]] = {}
     for widest in (16, 8, 4):
         if widest < (direct or 0) or (widest < 8 and any(u.direction == "transposed" for u in found)):
             break
-        if not ways or any(u.width > widest for u in found):
-            ways.append((widest, [u.access(widest, shared, threads, target) for u in found]))
-    for i, (widest, accesses) in enumerate(ways):
+        if ways and all(u.width <= widest for u in found):
+            continue
+        ways[widest] = [u.access(widest, shared, threads, target) for u in found]
         # from 8 bytes a lane on, the LDS moves as many bytes per clock whatever the width; narrower accesses are a last resort
-        if widest >= 8 or not i:
-            free = choose_free(shared.matrix, shared.elem.bits, accesses, direct=rule, granule=widest if i else None)
+        if widest >= 8 or len(ways) == 1:
+            granule = widest if len(ways) > 1 else None
+            free = choose_free(shared.matrix, shared.elem.bits, ways[widest], direct=rule, granule=granule)
             if free is not None:
                 return free
     best: tuple[SharedLayout, Proof] | None = None
-    for widest, accesses in ways:
+    for widest, accesses in ways.items():
         layout, proof = choose(shared.matrix, shared.elem.bits, accesses, direct=rule)
         if best is None or (layout.granule <= widest and proof.clocks < best[1].clocks):
             best = layout, proof
