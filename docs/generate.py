@@ -22,6 +22,7 @@ ROOT = DOCS.parent
 if __name__ == "__main__":
     sys.path[:0] = [str(ROOT), str(DOCS)]
 
+import matrix_instructions  # noqa: E402
 import support  # noqa: E402
 
 from tileir.frontend.examples import PRELUDE  # noqa: E402
@@ -313,6 +314,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "passes": pass_table,
     "normal forms": form_table,
     "timing parameters": timing_parameters,
+    "matrix instructions": matrix_instructions.table,
 }
 _MARKED = re.compile(r"(<!-- generated: ([^>]*?) -->\n).*?(<!-- end of \2 -->)", re.DOTALL)
 
