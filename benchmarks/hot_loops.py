@@ -2,10 +2,11 @@
 
     python benchmarks/hot_loops.py --triton-python /path/to/venv/bin/python [--json FILE] [--plot FILE.svg]
 
-Each row is C = A · Bᵀ for any M, N, K on one chip, with one element type, tile and number of waves. It is compiled by TileIR and four
+Each row is C = A · Bᵀ for any M, N, K on one chip, with one element type, tile and number of waves. It is compiled by TileIR and five
 times by Triton: with masks, which is the same problem, and without, for sizes that are multiples of the tile only (`even`); each
-as it comes and with the attribute `amdgpu-agpr-alloc=0`. Every code object is run by the simulator on a small product and
-compared with NumPy. Then it is told
+as it comes and with the attribute `amdgpu-agpr-alloc` of 0, and the even one with matrix instructions of 16 rows. Every code
+object is run by the simulator on a small product and compared with NumPy. `gluon` is a kernel with layouts and schedule by hand in
+Triton's second language, for even sizes, where there is one. Then it is told
 
 * n: instructions of the hot loop that are no MFMA, per 1024 MFMA clocks of one wave; registers of a wave, of these accumulation
   registers; spilled registers; bytes of scratch; accumulator moves in the loop; bytes of LDS; waits of the hot loop for all loads
@@ -35,7 +36,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from compilers import Compiler, Job, Server, find_compilers, time_process
+from compilers import Child, Compiler, Job, Server, find_compilers, time_process
 from hot_loops_plot import plot
 from products import Product
 
@@ -43,6 +44,7 @@ from tileir.simulator import Simulator, SimulatorError, TimeOptions, estimate
 from tileir.simulator.inspect import inspect
 from tileir.target import get
 
+HERE = Path(__file__).resolve().parent
 DTYPES: dict[str, Any] = {
     "bf16": ml_dtypes.bfloat16,
     "f16": np.float16,
@@ -51,12 +53,21 @@ DTYPES: dict[str, Any] = {
 }
 OURS, SAME = "tileir", "triton"
 """Names of our code object, and of Triton's for the same problem as it comes."""
-TRITON_KINDS = {
+TRITON_KINDS: dict[str, dict[str, Any]] = {
     SAME: {"masks": True, "agprs": True},
     "triton, no AGPRs": {"masks": True, "agprs": False},
     "triton even": {"masks": False, "agprs": True},
     "triton even, no AGPRs": {"masks": False, "agprs": False},
+    "triton even, 16 rows": {"masks": False, "instruction": 16},
 }
+GLUON = "gluon"
+GLUON_POINTS = {
+    ("gfx950", 4): "quarters 256x256",
+    ("gfx950", 8): "ping-pong K 8192",
+    ("gfx942", 8): "staged ping-pong K 8256",
+}
+"""Kernels of timing_kernels.py in Triton's language of explicit layouts, by hand for tiles of 256 x 256 x 64 and sizes that are
+multiples of them: those of the points of timing_points.json with these names."""
 TILE_TOLERANCE = 1.15
 """What tiles other than 256 x 256 may need, as a multiple of the bar of the square one."""
 PROCESS_BAR, CALL_BAR = 0.3, 1 / 6
@@ -122,11 +133,39 @@ Results = dict[str, Result]
 """Of one row, by the name of the code object."""
 
 
-class Loaded:
-    """A code object on a fresh simulator, with what a launch of it needs."""
+class GluonServer:
+    """Compiles the kernels of `GLUON_POINTS`."""
 
-    def __init__(self, row: Product, code: bytes, answer: Job) -> None:
-        self.product, self.answer = row, answer
+    def __init__(self, compiler: Compiler) -> None:
+        self.scratch = tempfile.TemporaryDirectory(prefix="gluon-")
+        command = [compiler.python, str(HERE / "timing_compile.py")]
+        self.child = Child(command, compiler.environment(self.scratch.name), quiet=True)
+
+    def compile(self, job: Job) -> Job:
+        """RuntimeError with the compiler's message."""
+        return self.child.ask(job)
+
+    def stop(self) -> None:
+        self.child.stop()
+        self.scratch.cleanup()
+
+
+def gluon_job(product: Product) -> Job | None:
+    """The request for the peer of a product, if there is one."""
+    name = GLUON_POINTS.get((product.chip, product.waves))
+    if name is None or product.tile != (256, 256, 64) or product.dtype == "fp8" or product.a_columns:
+        return None
+    points = json.loads((HERE / "timing_points.json").read_text("utf-8"))["points"]
+    request = next(p["rebuild"] for p in points if p["name"] == name)
+    types = {"a": "*T", "b": "*T", "c": "*T", "M": "i32", "N": "i32", "K": "i32"}
+    return request | {"dtype": "fp16" if product.dtype == "f16" else product.dtype, "types": types, "flat": True}
+
+
+class Loaded:
+    """A code object on a fresh simulator, with what a launch of it needs. flat: its grid has one dimension, and it takes no strides."""
+
+    def __init__(self, row: Product, code: bytes, answer: Job, *, flat: bool = False) -> None:
+        self.product, self.answer, self.flat = row, answer, flat
         self.simulator = Simulator(row.chip)
         self.module = self.simulator.load(code)
         kernel = self.module.code.kernel(answer["kernel"])
@@ -144,9 +183,10 @@ class Loaded:
         if self.arguments[0].name in named:
             values = [named[a.name] for a in self.arguments]
         else:  # Triton's, in the order of its signature; its own scratch pointers come last
-            values = [*buffers, m, n, k, m if p.a_columns else k, k, n]
+            values = [*buffers, m, n, k, *(() if self.flat else (m if p.a_columns else k, k, n))]
             values += [0] * (len(self.arguments) - len(values))
-        grid = (-(-m // p.tile[0]), -(-n // p.tile[1]), 1)
+        x, y = -(-m // p.tile[0]), -(-n // p.tile[1])
+        grid = (x * y, 1, 1) if self.flat else (x, y, 1)
         return grid, (self.answer["threads"], 1, 1), values, buffers
 
     def check(self, sizes: Sequence[int]) -> str:
@@ -185,7 +225,7 @@ class Loaded:
         result.conflicts = row.conflict_clocks / row.lds_clocks if row.lds_clocks else 0.0
 
 
-def examine(product: Product, job: Job, server: Server, path: Path, size: int, *, ragged: bool) -> Result:
+def examine(product: Product, job: Job, server: Server | GluonServer, path: Path, size: int, *, ragged: bool) -> Result:
     """Compiles a job once and reports on its code object. ragged: it is for any sizes. size 0: without an estimate."""
     result = Result()
     try:
@@ -203,8 +243,8 @@ def examine(product: Product, job: Job, server: Server, path: Path, size: int, *
         result.n, result.moves_in_loop = hot.counts.n, hot.counts.accumulator_moves
         result.drains, result.exposed = hot.counts.vmcnt_drains, hot.exposed_reads(report.target)
         m, n, k = product.tile
-        loaded = Loaded(product, code, answer)
-        result.error = loaded.check((m + 16, n - 16, 3 * k + 16) if ragged else (m, n, 3 * k))
+        loaded = Loaded(product, code, answer, flat=job.get("flat", False))
+        result.error = loaded.check((m + 16, n - 16, 3 * k + 16) if ragged else (2 * m, 4 * n, 4 * k))
         if size and not result.error:
             result.sizes = tuple(size // t * t for t in product.tile)
             loaded.estimate(result, hot.number)
@@ -227,7 +267,14 @@ def jobs(product: Product, found: Sequence[Compiler]) -> dict[str, tuple[Compile
     return out
 
 
-def measure(row: Row, found: Sequence[Compiler], servers: dict[str, Server], size: int, repetitions: int) -> Results:
+def measure(
+    row: Row,
+    found: Sequence[Compiler],
+    servers: dict[str, Server],
+    gluon: GluonServer | None,
+    size: int,
+    repetitions: int,
+) -> Results:
     """All results of a row by column. Compilers take turns where times are measured."""
     asked = jobs(row.product, found)
     results: Results = {}
@@ -235,6 +282,9 @@ def measure(row: Row, found: Sequence[Compiler], servers: dict[str, Server], siz
         for i, (name, (compiler, job, ragged)) in enumerate(asked.items()):
             path = Path(folder) / f"{i}.hsaco"
             results[name] = examine(row.product, job, servers[compiler.name], path, size, ragged=ragged)
+        peer = gluon_job(row.product)
+        if gluon is not None and peer is not None:
+            results[GLUON] = examine(row.product, peer, gluon, Path(folder) / "gluon.hsaco", size, ragged=False)
     for _ in range(repetitions):
         for name, (compiler, job, _) in asked.items():
             if name in (OURS, SAME) and results[name].n is not None:
@@ -244,7 +294,7 @@ def measure(row: Row, found: Sequence[Compiler], servers: dict[str, Server], siz
 
 
 def best(results: Results, figure: str) -> float | None:
-    """Triton's largest efficiency or lowest other figure, among results that are right."""
+    """The peers' largest efficiency or lowest other figure, among results that are right."""
     values = [getattr(r, figure) for name, r in results.items() if name != OURS and not r.error]
     values = [v for v in values if v is not None]
     if not values:
@@ -326,7 +376,7 @@ def table(row: Row, results: Results) -> list[str]:
         if mine is not None and theirs:
             ratios.append(f"{figure} {mine / theirs:.2f}")
     if ratios:
-        lines.append("  ratio to Triton's best (times: to the first): " + ", ".join(ratios))
+        lines.append("  ratio to the best peer (times: to the first): " + ", ".join(ratios))
     failures = missed(row, results)
     lines.append("  MISSED: " + "; ".join(failures) if failures else "  all bars met")
     return lines
@@ -368,17 +418,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--repetitions must not be negative")
     found = find_compilers(options.triton_python)
     servers = {c.name: Server(c) for c in found}
+    gluon = GluonServer(found[1]) if len(found) > 1 else None
     print("Clocks, efficiencies (est.) are estimates of a model; times of compiling are in ms.")
     collected: list[dict[str, Any]] = []
     try:
         for row in chosen:
-            results = measure(row, found, servers, options.size, options.repetitions)
+            results = measure(row, found, servers, gluon, options.size, options.repetitions)
             collected.append(data(row, results))
             print("\n" + "\n".join(table(row, results)), flush=True)
             if options.json:
                 Path(options.json).write_text(json.dumps(collected, indent=1) + "\n", "utf-8")
     finally:
-        for server in servers.values():
+        for server in (*servers.values(), *([gluon] if gluon else [])):
             server.stop()
     met = sum(not entry["missed"] for entry in collected)
     print(f"\n{met} of {len(collected)} rows meet all their bars")

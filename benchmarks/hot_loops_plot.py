@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 from xml.sax.saxutils import escape
 
-COLOURS = ("#1f6f8b", "#d95f02", "#f2a15f", "#7a7a7a", "#bdbdbd")
+COLOURS = ("#1f6f8b", "#d95f02", "#f2a15f", "#7a7a7a", "#a8a8a8", "#d0d0d0")
 """One for each code object of a row, in its order."""
 LEFT, BAR, GAP, WIDTH, SPACE = 250, 9, 12, 360, 70
 """Pixels: of the row names, of a bar's height, between rows, of the longest bar, between the two panels."""
@@ -39,7 +39,7 @@ def plot(rows: Sequence[dict[str, Any]]) -> str:
         _text(second, 20, "estimated efficiency of the loop"),
     ]
     for i, name in enumerate(names):
-        x = 10 + 190 * i
+        x = 10 + 160 * i
         head.append(f'<rect x="{x}" y="{y}" width="10" height="10" fill="{COLOURS[i % len(COLOURS)]}"/>')
         head.append(_text(x + 15, y + 9, name))
     size = f'width="{second + WIDTH + SPACE}" height="{y + 25}"'

@@ -41,16 +41,16 @@ def KERNEL(a_ptr, b_ptr, c_ptr, M, N, K, stride_a, stride_b, stride_c,
         a_at = a_ptr + rows[:, None] + inner[None, :] * stride_a
     else:
         a_at = a_ptr + rows[:, None] * stride_a + inner[None, :]
-    b_at = b_ptr + columns[:, None] * stride_b + inner[None, :]
+    b_at = b_ptr + inner[:, None] + columns[None, :] * stride_b
     total = tl.zeros((BM, BN), dtype=tl.float32)
     for k in range(0, K, BK):
         if MASKS:
             a = tl.load(a_at, mask=(rows[:, None] < M) & (inner[None, :] < K - k), other=0.0)
-            b = tl.load(b_at, mask=(columns[:, None] < N) & (inner[None, :] < K - k), other=0.0)
+            b = tl.load(b_at, mask=(inner[:, None] < K - k) & (columns[None, :] < N), other=0.0)
         else:
             a = tl.load(a_at)
             b = tl.load(b_at)
-        total = tl.dot(a, tl.trans(b), total)
+        total = tl.dot(a, b, total)
         if A_COLUMNS:
             a_at += BK * stride_a
         else:
@@ -130,9 +130,9 @@ class Product:
         )
         return {"text": text, "chip": self.chip, "schedule": "chosen"}
 
-    def triton(self, *, masks: bool = True, agprs: bool = True) -> Job:
+    def triton(self, *, masks: bool = True, agprs: bool = True, instruction: int = 0) -> Job:
         """For Triton with two stages. masks: for sizes that are no multiples of the tile. agprs: whether LLVM may use accumulation
-        registers."""
+        registers. instruction: 16 or 32, rows of the matrix instructions; 0 leaves it to Triton."""
         m, n, k = self.tile
         element, result = _TRITON_TYPES[self.element], _TRITON_TYPES[self.result]
         types = {"a_ptr": f"*{element}:16", "b_ptr": f"*{element}:16", "c_ptr": f"*{result}:16"}
@@ -140,5 +140,9 @@ class Product:
         constants = {"BM": m, "BN": n, "BK": k, "MASKS": masks, "A_COLUMNS": self.a_columns}
         options: dict[str, Any] = {"num_warps": self.waves, "num_stages": 2}
         if not agprs:
-            options["llvm_fn_attrs"] = "amdgpu-agpr-alloc=0"
+            options["llvm_fn_attrs"] = [
+                ["amdgpu-agpr-alloc", "0,0"]
+            ]  # at least and at most; "0" alone is no upper bound
+        if instruction:
+            options["matrix_instr_nonkdim"] = instruction
         return {"text": TRITON_TEXT, "types": types, "constants": constants, "chip": self.chip, "options": options}
