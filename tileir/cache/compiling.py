@@ -34,6 +34,7 @@ class Wanted:
     print_after: PrintAfter | None = field(default=None, compare=False)
     start_from: str | None = None
     allow_spills: bool = False
+    whole_tiles: bool = False
 
     @property
     def watched(self) -> bool:
