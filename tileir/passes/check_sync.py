@@ -11,10 +11,13 @@ from dataclasses import dataclass, field
 
 from tileir.ir.core import Block, Kernel, Op
 from tileir.ir.diagnostics import CompileError, Diagnostic, Note
+from tileir.passes.halves import Extra, enough, extra_barriers
 from tileir.passes.hazards import LGKM, VM, Access, Loops, Memory
 from tileir.passes.outstanding import instructions
 
-ISSUED, COMPLETE = 0, 1
+# How far an access is: issued, or complete in its wave with so many barriers since and the extra barriers of the halves then.
+Phase = tuple[int, Extra] | None
+ISSUED: Phase = None
 
 
 @dataclass(eq=False)
@@ -80,6 +83,7 @@ def check_synchronised(kernel: Kernel) -> None:
     """Raises CompileError (one diagnostic per access that comes too early) unless every pair of conflicting accesses is
     separated by a wait and a barrier on every path – with one wave, by a wait – and no barrier stands where waves may
     skip it."""
+    extra = extra_barriers(kernel)
     memory = Memory(kernel)
     graph = _Graph(kernel)
     found = [_skipped_barrier(op, guard) for guard in kernel.walk() if guard.name == "guard" for op in guard.walk()]
@@ -87,7 +91,7 @@ def check_synchronised(kernel: Kernel) -> None:
     reported: set[Op] = set()
     for op in kernel.walk():
         for access in memory.of(op):
-            for later, complete in _too_early(graph, memory, access):
+            for later, complete in _too_early(graph, memory, access, extra):
                 if later.op not in reported:
                     reported.add(later.op)
                     diagnostics.append(_message(access, later, complete, memory.single_wave))
@@ -96,13 +100,13 @@ def check_synchronised(kernel: Kernel) -> None:
 
 
 def _skipped_barrier(op: Op, guard: Op) -> Diagnostic | None:
-    if op.name != "barrier":
+    if op.name not in ("barrier", "barrier_of"):
         return None
     notes = (Note("the guard", guard.loc),)
     return Diagnostic("E1031", "a barrier inside a 'guard', which some waves skip", op.loc, "error", notes, "outside")
 
 
-def _too_early(graph: _Graph, memory: Memory, x: Access) -> list[tuple[Access, bool]]:
+def _too_early(graph: _Graph, memory: Memory, x: Access, extra: dict[Op, Extra]) -> list[tuple[Access, bool]]:
     """Conflicting accesses that are reached while `x` is not visible, with whether it is complete there."""
     found: dict[Access, bool] = {}
     start: Loops = frozenset()
@@ -116,13 +120,17 @@ def _too_early(graph: _Graph, memory: Memory, x: Access) -> list[tuple[Access, b
             accesses = memory.of(op)
             for y in accesses:
                 if memory.conflict(x, y, crossed):
-                    found[y] = found.get(y, True) and phase == COMPLETE
+                    found[y] = found.get(y, True) and phase is not ISSUED
             if x.counter == VM:
                 newer = min(newer + instructions(op, memory.kernel), most)
-            if op.name == "wait" and _covers(op, x.counter, newer):
-                phase = COMPLETE
-            if phase == COMPLETE and (op.name == "barrier" or memory.single_wave):
-                continue  # visible: this path is done
+            if phase is ISSUED and op.name == "wait" and _covers(op, x.counter, newer):
+                phase = 0, extra[op]
+            if phase is not ISSUED:
+                if op.name == "barrier":
+                    phase = phase[0] + 1, phase[1]
+                now = extra.get(op)
+                if memory.single_wave or (now is not None and enough(phase[0], phase[1], now)):
+                    continue  # visible: this path is done
         for following, loop in node.next:
             state = (following, phase, newer, crossed if loop is None else crossed | {loop})
             if state not in seen:

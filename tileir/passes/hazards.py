@@ -86,7 +86,7 @@ class Memory:
         relevant: list[Op] = []
         for op in block.ops:
             inside = [self._trace(region) for region in op.regions]
-            if any(inside) or op in self.accesses or op.name in ("wait", "barrier"):
+            if any(inside) or op in self.accesses or op.name in ("wait", "barrier", "barrier_of"):
                 relevant.append(op)
         self._relevant[block] = relevant
         return bool(relevant)
@@ -248,7 +248,9 @@ def _parts_of_one(a: Op, b: Op) -> bool:
     if a.name != b.name or a.name not in _PARTS:
         return False
     name, default = _PARTS[a.name]
-    same = [x for x in a.operands if isinstance(x.type, SharedType)] == [x for x in b.operands if isinstance(x.type, SharedType)]
+    same = [x for x in a.operands if isinstance(x.type, SharedType)] == [
+        x for x in b.operands if isinstance(x.type, SharedType)
+    ]
     if a.name == "shared_store_fragment":
         same = same and a.operands[2] is b.operands[2]
     return same and a.attrs.get(name, default) != b.attrs.get(name, default)

@@ -200,7 +200,9 @@ def iteration_of(plan: Plan, kernel: Kernel, target: Target) -> Iteration | None
     if not products or any(o.name not in _PARTS and o not in plan.addresses and not _is_scalar(o) for o in consumers):
         return None
     accumulators = _accumulators(plan, products)
-    order = weave(products, set(plan.body.ops)) if accumulators is not None else None
+    cut = plan.loop.attrs.get("slices") or None
+    assert cut is None or isinstance(cut, tuple)
+    order = weave(products, set(plan.body.ops), cut) if accumulators is not None else None
     if accumulators is None or order is None:
         return None
     filled = {fill.operands[-1] for fill in (*plan.copies, *plan.stores)}

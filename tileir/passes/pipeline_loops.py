@@ -50,6 +50,7 @@ from tileir.passes.hazards import Memory
 from tileir.passes.iteration import Iteration, iteration_of
 from tileir.passes.lds_sizes import buffers
 from tileir.passes.loop_stages import Plan, allocation, depth_of, plan, plans
+from tileir.passes.ping_pong import PingPong
 from tileir.passes.pipeliner import Pipeliner
 from tileir.passes.schedule_loops import Scheduler
 
@@ -152,7 +153,10 @@ def _write(kernel: Kernel, ctx: Context, staged: dict[Op, Plan]) -> Kernel:
         if op not in staged:
             return False
         shape = None if ctx.whole_tiles else iteration_of(staged[op], kernel, ctx.target)
-        writer = Pipeliner(rw, staged[op], stages[op], kernel) if shape is None else Scheduler(rw, stages[op], shape)
+        if shape is None:
+            writer = Pipeliner(rw, staged[op], stages[op], kernel)
+        else:
+            writer = (PingPong if op.attrs.get("pattern") == "ping_pong" else Scheduler)(rw, stages[op], shape)
         rw.replace(op, writer.write())
         return True
 

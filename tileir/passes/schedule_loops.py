@@ -15,7 +15,7 @@ from tileir.passes.weave import Operand, Read, Step, exact
 
 
 @dataclass
-class _Tile:
+class Tile:
     """What is known while one iteration is written: its number (counted from the first of a trip) and loop variable, fragments that
     have been read, accumulator fragments by carried value, registers that hold loads on their way to LDS."""
 
@@ -99,7 +99,7 @@ class Scheduler(Pipeliner):
             made[x] = self.value("join_fragments", parts, {}, type, x.load, x.load.result.name)
         return made[x]
 
-    def product(self, step: Step, tile: _Tile, made: dict[Operand, Value]) -> None:
+    def product(self, step: Step, tile: Tile, made: dict[Operand, Value]) -> None:
         op = step.mma
         a, b = self.operand(step.a, tile.fragments, made), self.operand(step.b, tile.fragments, made)
         files = {k: op.attrs.get(k, "") for k in ("file", "file_a", "file_b")}
@@ -166,7 +166,7 @@ class Scheduler(Pipeliner):
         if not self.single_wave:
             self.rw.op("barrier", loc=self.plan.loop.loc)
 
-    def iteration(self, tile: _Tile, *, fetch: bool, following: bool, left: int | None = None) -> None:
+    def iteration(self, tile: Tile, *, fetch: bool, following: bool, left: int | None = None) -> None:
         """One iteration: its products, reads of its own slices and, if `following`, of the first of the next tile; with `fetch`
         also what brings the tile `depth` later. `left` counts the tiles under way after the next, where no more are fetched."""
         order, n = self.weave, self.weave.steps
@@ -194,7 +194,7 @@ class Scheduler(Pipeliner):
             emit()
         tile.fragments = upcoming
 
-    def _turns(self, events: list[Event], tile: _Tile, *, fetch: bool, left: int | None) -> None:
+    def _turns(self, events: list[Event], tile: Tile, *, fetch: bool, left: int | None) -> None:
         """The turns of an iteration, and with `fetch` the copies, loads and LDS writes that follow them."""
         plan, shape, n = self.plan, self.shape, self.weave.steps
         one, two = shape.groups
@@ -245,8 +245,7 @@ class Scheduler(Pipeliner):
         tile = self.steady(start, whole, tile)
         if plan.tiles > 1:
             tile = self.remainder(first_left, left, 0, tile)
-        if plan.copies:  # what was fetched beyond the end must not land in what the LDS is used for next
-            rw.op("wait", (), {"vm": 0}, loc=loc)
+        self.epilogue()
         rw.loc = loc
         return [
             rw.value("join_registers", parts, types=[v.tile], loc=loc, names=[v.name])
@@ -264,7 +263,7 @@ class Scheduler(Pipeliner):
         )
         return list(made.results)
 
-    def prologue(self, start: Value, acc: list[list[Value]]) -> _Tile:
+    def prologue(self, start: Value, acc: list[list[Value]]) -> Tile:
         """The first tiles on their way, the first fragments in registers."""
         plan = self.plan
         for t in range(plan.depth if plan.copies else 0):
@@ -272,35 +271,45 @@ class Scheduler(Pipeliner):
             for place, fill, i in self.shape.copies:
                 if t < plan.depth - 1 or place < self.weave.steps:
                     self.copy_part(fill, i, values)
-        tile = _Tile(0, start, {}, acc)
-        keys = self.shape.pieces
-        for t in range(plan.depth if keys else 0):
-            values = self.addressed(self.index(start, t), t)
-            for key in keys:
-                self.load_piece(key, values, tile.held)
-            if t < plan.depth - 1:
-                for key in keys:
-                    self.store_piece(key, tile.held, t)
-        self.turn((plan.depth - 1) * self.shape.copies_of_tile - self.shape.late_copies, lgkm=bool(keys))
+        tile = Tile(0, start, {}, acc)
+        self.fill_registers(start, tile)
+        count = (plan.depth - 1) * self.shape.copies_of_tile - self.shape.late_copies
+        self.turn(count, lgkm=bool(self.shape.pieces))
         for r, p in zip(self.weave.reads[0], self.weave.positions(0, self.shape.lag), strict=True):
             if p < 0:
                 self.read(r, 0, tile.fragments)
         return tile
 
-    def carried(self, tile: _Tile) -> list[Value]:
+    def fill_registers(self, start: Value, tile: Tile) -> None:
+        """The first tiles of what goes through registers: all but the last in LDS, that one still in registers."""
+        keys, depth = self.shape.pieces, self.plan.depth
+        for t in range(depth if keys else 0):
+            values = self.addressed(self.index(start, t), t)
+            for key in keys:
+                self.load_piece(key, values, tile.held)
+            if t < depth - 1:
+                for key in keys:
+                    self.store_piece(key, tile.held, t)
+
+    def epilogue(self) -> None:
+        """Behind the loop: what was fetched beyond the end must not land in what the LDS is used for next."""
+        if self.plan.copies:
+            self.rw.op("wait", (), {"vm": 0}, loc=self.plan.loop.loc)
+
+    def carried(self, tile: Tile) -> list[Value]:
         return [*(v for part in tile.acc for v in part), *tile.fragments.values(), *tile.held.values()]
 
-    def renamed(self, tile: _Tile, values: Sequence[Value], number: int, index: Value) -> _Tile:
+    def renamed(self, tile: Tile, values: Sequence[Value], number: int, index: Value) -> Tile:
         """The same things under other values, in the order of `carried`."""
         found = iter(values)
         acc = [[next(found) for _ in part] for part in tile.acc]
         fragments = {r: next(found) for r in tile.fragments}
-        return _Tile(number, index, fragments, acc, {key: next(found) for key in tile.held})
+        return Tile(number, index, fragments, acc, {key: next(found) for key in tile.held})
 
     def fresh(self, v: Value) -> Value:
         return Value(self.rw.names.fresh(v.name), v.type, v.loc)
 
-    def steady(self, start: Value, end: Value, tile: _Tile) -> _Tile:
+    def steady(self, start: Value, end: Value, tile: Tile) -> Tile:
         plan, rw, loc = self.plan, self.rw, self.plan.loop.loc
         inits = self.carried(tile)
         variable = self.copier.value(plan.body.args[0])
@@ -319,7 +328,7 @@ class Scheduler(Pipeliner):
         rw.insert(Op("for", [start, end, step, *inits], dict(plan.loop.attrs), results, [inner], None, loc))
         return self.renamed(tile, results, 0, start)
 
-    def remainder(self, first: Value, left: Value, i: int, tile: _Tile) -> _Tile:
+    def remainder(self, first: Value, left: Value, i: int, tile: Tile) -> Tile:
         """The tiles that do not fill a trip, one inside the other: tile i runs if more than i are left."""
         plan, rw, loc = self.plan, self.rw, self.plan.loop.loc
         more = rw.value("gt", [left, self.number(i)], loc=loc)
@@ -340,10 +349,10 @@ class Scheduler(Pipeliner):
         return self.regrouped(tile, results)
 
     @staticmethod
-    def regrouped(tile: _Tile, acc: Sequence[Value]) -> _Tile:
+    def regrouped(tile: Tile, acc: Sequence[Value]) -> Tile:
         """The tile with other accumulator fragments."""
         found = iter(acc)
-        return _Tile(
+        return Tile(
             tile.number,
             tile.index,
             dict(tile.fragments),

@@ -30,6 +30,7 @@ from tileir.ir.diagnostics import Note, error
 from tileir.ir.rewriter import Rewriter, rewrite
 from tileir.passes.base import Context, Pass
 from tileir.passes.check_sync import check_synchronised
+from tileir.passes.halves import Extra, enough, extra_barriers
 from tileir.passes.hazards import LGKM, VM, Access, Loops, Memory
 from tileir.passes.outstanding import instructions
 
@@ -59,14 +60,18 @@ class _Sync:
 
 @dataclass(frozen=True)
 class _Status:
-    """How far a pending access is: `complete` in its wave, and how many instructions of its counter were issued after it, at
-    least."""
+    """How far a pending access is: `complete` in its wave, how many instructions of its counter were issued after it, at least,
+    and once it is complete how many barriers were passed, at least, and what `halves` had counted at most."""
 
     complete: bool
     age: int
+    passed: int = 0
+    extra: Extra = (0, 0)
 
     def join(self, other: _Status) -> _Status:
-        return _Status(self.complete and other.complete, min(self.age, other.age))
+        extra = max(self.extra[0], other.extra[0]), max(self.extra[1], other.extra[1])
+        both = self.complete and other.complete
+        return _Status(both, min(self.age, other.age), min(self.passed, other.passed) if both else 0, extra)
 
 
 State = dict[Key, _Status]
@@ -91,6 +96,8 @@ class _Analysis:
         self.missing = False
         self.changed = False
         self._guards = 0
+        self._extra = extra_barriers(kernel)
+        self._now: Extra = (0, 0)
         self.end = self._block(kernel.body, {})
 
     def _block(self, block: Block, state: State) -> State:
@@ -160,16 +167,23 @@ class _Analysis:
             if x.counter == counter and status.age >= count:
                 if self.memory.single_wave:
                     continue
-                status = _Status(True, status.age)
+                status = _Status(True, status.age, 0, self._now) if not status.complete else status
             out[x, crossed] = status
         return out
 
-    def _barrier(self, state: State) -> State:
-        return {key: status for key, status in state.items() if not status.complete}
+    def _barrier(self, state: State, count: int = 1) -> State:
+        out: State = {}
+        for key, s in state.items():
+            if not s.complete:
+                out[key] = s
+            elif not enough(s.passed + count, s.extra, self._now):
+                out[key] = _Status(True, s.age, s.passed + count, s.extra)
+        return out
 
     def _step(self, op: Op, state: State) -> State:
-        if op.name == "barrier":
-            return self._barrier(state)
+        if op.name in ("barrier", "barrier_of"):
+            self._now = self._extra[op]
+            return self._barrier(state, int(op.name == "barrier"))
         if op.name == "wait":
             vm, lgkm = op.attrs.get("vm", -1), op.attrs.get("lgkm", -1)
             assert isinstance(vm, int) and isinstance(lgkm, int)
@@ -183,7 +197,8 @@ class _Analysis:
         out: State = {}
         for (x, crossed), status in state.items():
             older = x.counter == VM and newer
-            out[x, crossed] = _Status(status.complete, min(status.age + newer, _AGE_LIMIT)) if older else status
+            age = min(status.age + newer, _AGE_LIMIT)
+            out[x, crossed] = _Status(status.complete, age, status.passed, status.extra) if older else status
         out.update({(a, frozenset()): _Status(False, 0) for a in accesses})
         return out
 

@@ -16,7 +16,7 @@ counter: at the first turn group 2 may be on its way, at the second the new copi
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tileir.ir.core import Op, Value
@@ -160,9 +160,10 @@ def plan_of(op: Op) -> MmaPlan | None:
         return None
 
 
-def weave(products: Sequence[Op], inside: set[Op]) -> Weave | None:
+def weave(products: Sequence[Op], inside: set[Op], cut: tuple[int, int] | None = None) -> Weave | None:
     """The order of an iteration whose products are these, None where a product cannot be taken apart: an operand that is not
-    read from LDS in the loop, or with holes."""
+    read from LDS in the loop, or with holes. With `cut` slices are not runs of k but parts of the accumulator, so many over rows
+    and columns; a fragment that several parts use is read for the first."""
     slices: list[list[Step]] = []
     read_counts: dict[Op, int] = {}
     acc_counts: dict[Op, int] = {}
@@ -189,11 +190,46 @@ def weave(products: Sequence[Op], inside: set[Op]) -> Weave | None:
             if a is None or b is None:
                 return None
             steps.append(Step(mma, step.c // plan.c_registers, a, b))
-        slices += [_ordered(part) for part in _slices(steps, read_counts)]
-    reads = [_reads(part, read_counts) for part in slices]
-    if not slices or any(set(x) & set(y) for i, x in enumerate(reads) for y in reads[i + 1 :]):
-        return None  # a fragment that two slices use would have to be kept or read twice
-    return Weave(slices, reads, read_counts, acc_counts)
+        parts = _slices(steps, read_counts) if cut is None else _cut(steps, *cut)
+        if parts is None:
+            return None
+        slices += [_ordered(part) for part in parts]
+    known: set[Read] = set()
+    reads: list[list[Read]] = []
+    for part in slices:
+        needed = _reads(part, read_counts)
+        if cut is None and known & set(needed):
+            return None  # a fragment that two slices use would have to be kept or read twice
+        reads.append([r for r in needed if r not in known])
+        known |= set(needed)
+    return Weave(slices, reads, read_counts, acc_counts) if slices else None
+
+
+def _cut(steps: list[Step], rows: int, columns: int) -> list[list[Step]] | None:
+    """Parts of the accumulator by rows and columns, back and forth so that one operand is kept from part to part; None where the
+    fragments do not divide."""
+    a = list(dict.fromkeys(s.a.at for s in steps))
+    b = list(dict.fromkeys(s.b.at for s in steps))
+    # fragments of an operand with the same rows, for every k, stand for one row of the accumulator
+    row = _lines(steps, lambda s: s.a.at, lambda s: s.c)
+    column = _lines(steps, lambda s: s.b.at, lambda s: s.c)
+    count_r, count_c = len(set(row.values())), len(set(column.values()))
+    if count_r % rows or count_c % columns or not a or not b:
+        return None
+    found: dict[tuple[int, int], list[Step]] = {}
+    for s in steps:
+        r, c = row[s.a.at] * rows // count_r, column[s.b.at] * columns // count_c
+        found.setdefault((r, c if r % 2 == 0 else columns - 1 - c), []).append(s)
+    return [found[key] for key in sorted(found)]
+
+
+def _lines(steps: list[Step], fragment: Callable[[Step], int], accumulator: Callable[[Step], int]) -> dict[int, int]:
+    """For every fragment of an operand the number of the line of accumulator fragments that it serves, in order of appearance."""
+    lines: dict[frozenset[int], int] = {}
+    serves: dict[int, set[int]] = {}
+    for s in steps:
+        serves.setdefault(fragment(s), set()).add(accumulator(s))
+    return {f: lines.setdefault(frozenset(line), len(lines)) for f, line in serves.items()}
 
 
 def _reads_of(x: Operand, counts: dict[Op, int]) -> list[Read]:

@@ -473,3 +473,26 @@ declare(
         example="priority<1>()",
     )
 )
+
+
+def _barrier_of(c: Check) -> Sequence[Type]:
+    if c.attrs["half"] not in (0, 1):
+        c.fail("E0306", f"attribute 'half' of 'barrier_of' cannot be {c.attrs['half']}", legal="0 (the first) or 1")
+    return []
+
+
+declare(
+    OpDef(
+        "barrier_of",
+        "The waves of one half of the workgroup (0: the lower numbers) count a barrier that the others do not: from here on they are one "
+        "barrier behind, until the other half counts one, too.",
+        (),
+        _barrier_of,
+        attrs=(AttrSpec("half", "int"),),
+        level="wave",
+        effects=frozenset({"sync"}),
+        category="fragments",
+        semantics=lambda ctx, op, args: None,
+        example="barrier_of<half = 1>()\nbarrier_of<half = 0>()",
+    )
+)

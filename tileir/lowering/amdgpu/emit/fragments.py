@@ -7,7 +7,7 @@ from tileir.ir.diagnostics import error
 from tileir.ir.types import FragmentType, SharedType, TileType
 from tileir.layout.transposed import elements_per_read
 from tileir.lowering.amdgpu.emit import packed, shared, views
-from tileir.lowering.amdgpu.emit.coords import coordinate
+from tileir.lowering.amdgpu.emit.coords import coordinate, wave
 from tileir.lowering.amdgpu.emit.matrix import emit_product, matrix_instruction
 from tileir.lowering.amdgpu.emit.state import State
 from tileir.lowering.amdgpu.emit.tiles import Tile, tied
@@ -194,3 +194,13 @@ def fence(s: State, op: Op) -> None:
 
 def priority(s: State, op: Op) -> None:
     s.w.line(f"rocdl.s.setprio {op.attrs['level']}")
+
+
+def barrier_of(s: State, op: Op) -> None:
+    """A branch that is uniform over the wave."""
+    w, waves = s.w, s.kernel.attrs["waves"]
+    assert isinstance(waves, int)
+    predicate = "uge" if op.attrs["half"] == 1 else "ult"
+    w.line("rocdl.sched.barrier 0")
+    w.when(w.icmp(predicate, wave(w), w.const(waves // 2)), "rocdl.s.barrier")
+    w.line("rocdl.sched.barrier 0")

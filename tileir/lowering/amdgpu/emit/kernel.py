@@ -11,7 +11,18 @@ from tileir.ir.expr import Expr
 from tileir.ir.ops.atomic import UPDATES
 from tileir.ir.registry import get
 from tileir.ir.types import GlobalType
-from tileir.lowering.amdgpu.emit import atomics, fragments, functions, lanes, matrix, reduce, registers, shared, streams, views
+from tileir.lowering.amdgpu.emit import (
+    atomics,
+    fragments,
+    functions,
+    lanes,
+    matrix,
+    reduce,
+    registers,
+    shared,
+    streams,
+    views,
+)
 from tileir.lowering.amdgpu.emit.control import Control
 from tileir.lowering.amdgpu.emit.elementwise import elementwise
 from tileir.lowering.amdgpu.emit.random import philox
