@@ -103,6 +103,53 @@ def test_from_other_types(chip: str, source: str) -> None:
         assert same(run(chip, x, source, target), convert_array(x, elem, ELEMS[target])), target
 
 
+@pytest.mark.parametrize("elem", ["f6E2M3FN", "f6E3M2FN", "f4E2M1FN"])
+@pytest.mark.parametrize("chip", CHIPS)
+def test_six_and_four_bits(chip: str, elem: str) -> None:
+    """Packed in memory: values of every kind in, in two modes, and all codes out."""
+    x = values_for(elem)
+    bits = np.random.default_rng(3).integers(-(1 << 31), 1 << 31, x.shape).astype(np.int32)
+    assert same(run(chip, x, "f32", elem), convert_array(x, F32, ELEMS[elem]))
+    got = run(chip, x, "f32", elem, ", rounding = stochastic", bits)
+    assert same(got, round_to(x, ELEMS[elem], "stochastic", bits=bits))
+    codes = np.resize(np.arange(1 << ELEMS[elem].bits, dtype=np.uint8).view(ELEMS[elem].np), (3, COLUMNS))
+    for target in ("f32", "f8E4M3FN"):
+        assert same(run(chip, codes, elem, target), convert_array(codes, ELEMS[elem], ELEMS[target])), target
+
+
+MOVES = {
+    "turned": ("N, M", "transpose(%x)", "0 +: 64, %i * 16 +: 16"),
+    "selected": ("M, N", "where(iota<[16, 64], axis = 1>() % 3 == %i, %x, %z)", "%i * 16 +: 16, 0 +: 64"),
+}
+
+
+@pytest.mark.parametrize("how", list(MOVES))
+@pytest.mark.parametrize("elem", ["f6E3M2FN", "f4E2M1FN"])
+@pytest.mark.parametrize("chip", CHIPS)
+def test_packed_elements_move(chip: str, elem: str, how: str) -> None:
+    """Tiles that are turned or put together from others; at the end of the view nothing else is written."""
+    dims, value, place = MOVES[how]
+    value = value.replace("iota<[16, 64], axis = 1>() % 3 == %i", "mod(iota<[16, 64], axis = 1>(), 3) == %i")
+    text = (
+        f"tileir 1\nkernel @k(%X: global<{elem}[M, N]>, %Y: global<{elem}[{dims}], strides = [L, 1]>) grid(cdiv(M, 16)) {{\n"
+        "  %i = program_id()\n  %x = load(%X[%i * 16 +: 16, 0 +: 64])\n  %z = load(%X[%i * 16 + 16 +: 16, 0 +: 64])\n"
+        f"  store({value}, %Y[{place}])\n}}\n"
+    )
+    rows, cols = 40, 52
+    rng = np.random.default_rng(1)
+    x = rng.integers(0, 1 << ELEMS[elem].bits, (rows, cols)).astype(np.uint8).view(ELEMS[elem].np)
+    shape = (cols, rows) if how == "turned" else (rows, cols)
+    frame = np.full((shape[0], shape[1] + 8), 1, np.uint8).view(ELEMS[elem].np)
+    launch(compiled(text, chip), {"X": x, "Y": frame[:, : shape[1]]}, device(f"simulator:{chip}"))
+    if how == "turned":
+        want = x.T
+    else:
+        below = np.concatenate([x[16:], np.zeros((16, cols), np.uint8).view(x.dtype)])
+        want = np.where(np.arange(cols) % 3 == np.arange(rows)[:, None] // 16, x, below)
+    assert np.array_equal(frame[:, : shape[1]].view(np.uint8), np.ascontiguousarray(want).view(np.uint8))
+    assert np.all(frame[:, shape[1] :].view(np.uint8) == 1)
+
+
 @pytest.mark.parametrize(("rounding", "overflow"), list(itertools.product(MODES, ("saturate", "infinity"))))
 @pytest.mark.parametrize("chip", CHIPS)
 def test_roundings(chip: str, rounding: str, overflow: str) -> None:

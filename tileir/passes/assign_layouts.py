@@ -34,6 +34,7 @@ from tileir.passes.layout_classes import (
     index_layout,
     is_free,
     is_tile,
+    memory_axis,
     picks,
     picks_rows,
     stated,
@@ -228,7 +229,17 @@ class _Apply:
                 layout = runs
         elif isinstance(view, GlobalType):
             layout = store_route(self.model, op, layout, self.room)[0]
-        return self.convert(rw, v, layout)
+        return self.convert(rw, v, self._whole_bytes(op, v, layout))
+
+    def _whole_bytes(self, op: Op, v: Value, layout: Layout) -> Layout:
+        """The layout itself, unless lanes hold parts of bytes in it."""
+        target, together = op.operands[1].type, v.tile.elem.unit[0]
+        view = target if isinstance(target, GlobalType) else None
+        dims = tile_dims(op) if view is not None else None
+        axis = memory_axis(view, dims) if view is not None and dims is not None else v.tile.rank - 1
+        if together == 1 or axis is None or layout.contiguous(axis) >= together:
+            return layout
+        return coalesced(v.tile, view, dims, self.waves)
 
     def _control(self, rw: Rewriter, op: Op) -> None:
         """Carried values keep the layout of their class everywhere."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tileir.ir.core import Block, Op, Value
 from tileir.ir.types import FragmentType
-from tileir.lowering.amdgpu.emit import streams
+from tileir.lowering.amdgpu.emit import packed, streams
 from tileir.lowering.amdgpu.emit.elementwise import operand_pieces
 from tileir.lowering.amdgpu.emit.matrix import place_lasting_operands, plan_of
 from tileir.lowering.amdgpu.emit.state import State
@@ -268,7 +268,11 @@ class Control:
             m = vector_type("i1", travel.size)
             new, old = s.tile(y).pieces(w, travel.size), s.tile(init).pieces(w, travel.size)
             for i, mask in enumerate(masks):
-                chosen = w.select(mask, new(i), old(i), t, m)
+                element = scalar_type(target.tile.elem)
+                if element in packed.WIDTHS:
+                    chosen = packed.select(w, mask, new(i), old(i), element, travel.size)
+                else:
+                    chosen = w.select(mask, new(i), old(i), t, m)
                 names.append(tied(w, chosen, t, travel.tie or "v", ordered=False) if can_tie(t) else chosen)
                 types.append(t)
         w.branch(after, names, types)

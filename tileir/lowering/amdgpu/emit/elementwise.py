@@ -8,6 +8,7 @@ from functools import lru_cache
 from tileir.ir.core import Op, Value
 from tileir.ir.types import F32, F64, I1, I64, Elem, TileType
 from tileir.layout import Layout
+from tileir.lowering.amdgpu.emit import packed
 from tileir.lowering.amdgpu.emit.small_floats import SmallFloats, needs_codes
 from tileir.lowering.amdgpu.emit.state import State
 from tileir.lowering.amdgpu.emit.tiles import Tile
@@ -75,7 +76,10 @@ class Pieces:
             assert isinstance(target, Elem)
             return self.w.bitcast(a[0], self.type(), self.type(target))
         if name == "where":
-            return self.select(a[0], a[1], a[2], self.op.operands[1].tile.elem)
+            element = self.op.operands[1].tile.elem
+            if scalar_type(element) in packed.WIDTHS:
+                return packed.select(self.w, a[0], a[1], a[2], scalar_type(element), self.n)
+            return self.select(a[0], a[1], a[2], element)
         if e.is_float:
             return self.float_op(name, a)
         return self.int_op(name, a)

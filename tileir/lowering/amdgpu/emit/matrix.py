@@ -230,7 +230,7 @@ def _operand(s: State, op: Op, number: int, n: int) -> Callable[[int], str]:
     for r, value in enumerate(scalars):
         inside = hole_test(s, layout, r)
         if inside:
-            scalars[r] = s.w.select(inside, value, zero, element)
+            scalars[r] = s.w.select(inside, value, zero, vector_type(element, 1))
     pieces = [s.w.pack(scalars[i : i + n], element) for i in range(0, len(scalars), n)]
     return lambda i: placed(pieces[i])
 

@@ -109,3 +109,12 @@ def joined(w: Writer, pieces: Sequence[str], element: str, n: int) -> str:
     if n * WIDTHS[element] % WORD == 0:
         return from_words(w, [x for p in pieces for x in words(w, p, element, n)], element, total)
     return from_codes(w, [x for p in pieces for x in codes(w, p, element, n)], element)
+
+
+def select(w: Writer, condition: str, a: str, b: str, element: str, n: int) -> str:
+    """Of every element that of a piece where the condition (a vector of i1) holds, else that of another."""
+    if n == 1:
+        return w.select(condition, a, b, "i8")
+    masks = [w.extract(condition, i, f"vector<{n}xi1>") for i in range(n)]
+    pairs = zip(masks, codes(w, a, element, n), codes(w, b, element, n), strict=True)
+    return from_codes(w, [w.select(m, x, y, "i32") for m, x, y in pairs], element)

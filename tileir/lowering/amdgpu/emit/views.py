@@ -411,8 +411,9 @@ def vector_length(s: State, op: Op, t: TileType) -> int:
     return n
 
 
+THREE_BYTES = "i24"
 MEMORY_TYPES = {
-    1: "i8", 2: "i16", 3: "i24", 4: "i32", 8: "vector<2xi32>", 12: "vector<3xi32>", 16: "vector<4xi32>",
+    1: "i8", 2: "i16", 3: THREE_BYTES, 4: "i32", 8: "vector<2xi32>", 12: "vector<3xi32>", 16: "vector<4xi32>",
 }  # fmt: skip
 
 
@@ -429,7 +430,7 @@ def memory_type(bytes: int) -> str:
 def from_memory(w: Writer, raw: str, t: TileType, n: int) -> str:
     """Loaded bytes as `n` elements in register form."""
     source = memory_type(t.elem.run_bytes(n))
-    if source == "i24":
+    if source == THREE_BYTES:
         return w.op(f"llvm.zext {raw} : i24 to i32")
     if t.elem.is_bool:
         return w.icmp(
@@ -444,7 +445,7 @@ def to_memory(w: Writer, piece: str, t: TileType, n: int) -> str:
         piece = w.op(f"llvm.zext {piece} : {vector_type('i1', n)} to {vector_type('i8', n)}")
         return w.bitcast(piece, vector_type("i8", n), memory_type(n))
     target = memory_type(t.elem.run_bytes(n))
-    if target == "i24":
+    if target == THREE_BYTES:
         return w.op(f"llvm.trunc {piece} : i32 to i24")
     return w.bitcast(piece, vector_type(scalar_type(t.elem), n), target)
 
@@ -477,9 +478,21 @@ def _moving_pieces(s: State, op: Op, n: int) -> Callable[[int], str]:
 
     def piece(i: int) -> str:
         text = f"{stream.resource}, {stream.pieces[i]}, {stream.offset}, {w.const(0)} : {raw_type}"
+        if raw_type == THREE_BYTES:
+            return from_memory(w, _three_bytes(w, stream.resource, stream.pieces[i], stream.offset), t, n)
         return from_memory(w, w.op(f"rocdl.raw.ptr.buffer.load {text}"), t, n)
 
     return piece
+
+
+def _three_bytes(w: Writer, resource: str, offset: str, scalar: str) -> str:
+    """An i24 by buffer loads, of which none has three bytes."""
+    total = ""
+    for i in range(3):
+        byte = w.op(f"rocdl.raw.ptr.buffer.load {resource}, {w.add(offset, i)}, {scalar}, {w.const(0)} : i8")
+        part = w.mul(w.op(f"llvm.zext {byte} : i8 to i32"), 1 << 8 * i)
+        total = w.binary("or", total, part) if total else part
+    return w.op(f"llvm.trunc {total} : i32 to {THREE_BYTES}")
 
 
 def _pieces(s: State, op: Op, layout: Layout, n: int) -> Callable[[int], str]:
@@ -498,8 +511,11 @@ def _pieces(s: State, op: Op, layout: Layout, n: int) -> Callable[[int], str]:
     def piece(i: int) -> str:
         coords = [coordinate(w, layout, i * n, d) for d in range(t.rank)]
         if by_buffer:
-            zero = w.const(0)
-            raw = w.op(f"rocdl.raw.ptr.buffer.load {resource}, {offsets.get(coords)}, {zero}, {zero} : {raw_type}")
+            zero, at = w.const(0), offsets.get(coords)
+            if raw_type == THREE_BYTES:
+                raw = _three_bytes(w, resource, at, zero)
+            else:
+                raw = w.op(f"rocdl.raw.ptr.buffer.load {resource}, {at}, {zero}, {zero} : {raw_type}")
         else:
             test, pointer = bounds.test(coords), address(s, a, start, coords)
             pointer = w.select(test, pointer, s.zeros(), "!llvm.ptr<1>") if test else pointer
