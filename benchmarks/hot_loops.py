@@ -24,6 +24,7 @@ import argparse
 import json
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -287,9 +288,12 @@ def measure(
             results[GLUON] = examine(row.product, peer, gluon, Path(folder) / "gluon.hsaco", size, ragged=False)
     for _ in range(repetitions):
         for name, (compiler, job, _) in asked.items():
-            if name in (OURS, SAME) and results[name].n is not None:
-                results[name].call.append(servers[compiler.name].compile(job)["call"])
-                results[name].process.append(time_process(compiler, job))
+            if name in (OURS, SAME) and results[name].n is not None and not results[name].error:
+                try:
+                    results[name].call.append(servers[compiler.name].compile(job)["call"])
+                    results[name].process.append(time_process(compiler, job))
+                except (RuntimeError, subprocess.CalledProcessError) as error:
+                    results[name].error = f"compiled once, but not again: {str(error).splitlines()[0]}"
     return results
 
 
