@@ -24,8 +24,25 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
     waves = kernel.attrs["waves"]
     assert isinstance(waves, int)
     new = rewrite(kernel, lambda rw, op: False)
-    new.attrs["registers"] = new.attrs.get("registers") or _bound(new, ctx.target, waves)
+    stated = new.attrs.get("registers")
+    if isinstance(stated, int):
+        _check_budget(stated, new, ctx)
+    new.attrs["registers"] = stated if isinstance(stated, tuple) else _bound(new, ctx.target, waves)
     return new
+
+
+def _check_budget(budget: int, kernel: Kernel, ctx: Context) -> None:
+    """A budget that is what the waves have anyway is kept by the hardware; another one is not held to yet."""
+    waves = kernel.attrs["waves"]
+    assert isinstance(waves, int)
+    natural = ctx.target.registers_per_wave(max(1, -(-waves // ctx.target.simds_per_cu)))
+    if budget == natural:
+        return
+    directives = [d for s in ctx.module.schedules if s.name == kernel.attrs.get("schedule") for d in s.directives]
+    loc = next((d.loc for d in directives if d.kind == "registers"), kernel.loc)
+    text = f"'registers {budget}' is not held to: {waves} waves have {natural} registers each"
+    ctx.unhonoured.append(f"registers {budget}")
+    ctx.log.warning("W0604", text, loc, legal=f"registers {natural}, or no budget")
 
 
 def _bound(kernel: Kernel, target: Target, waves: int) -> tuple[int, int]:

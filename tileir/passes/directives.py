@@ -173,10 +173,6 @@ class _Reader:
                 notes=[Note("the earlier directive", first.loc)],
             )
 
-    def _unhonoured(self, d: Directive, code: str, text: str, why: str, legal: str) -> None:
-        self.ctx.unhonoured.append(text)
-        self.ctx.log.warning(code, f"'{text}' is not implemented yet: {why}", d.loc, legal=legal)
-
     # -- directives ----------------------------------------------------------------------------------------------
 
     def _waves(self, d: Directive) -> None:
@@ -277,17 +273,6 @@ class _Reader:
             if any(s < 1 for s in slices):
                 raise error("E0661", f"slices {' x '.join(map(str, slices))}", d.loc, legal="sizes of at least 1")
             self._set(d, holder[0], "slices", slices)
-        if pattern not in (None, "", "plain"):
-            self._unhonoured(
-                d,
-                "W0601",
-                f"loop %{value.name} pattern {pattern}",
-                "the loop runs in program order with a barrier between its phases",
-                "pattern plain",
-            )
-        if slices:
-            text = " x ".join(map(str, slices))
-            self._unhonoured(d, "W0603", f"loop %{value.name} slices {text}", "the tile is not cut", "no slices")
 
     def _order(self, d: Directive) -> None:
         kind = d.get("kind")
@@ -325,13 +310,6 @@ class _Reader:
                 legal=f"1 to {most} on {self.ctx.target.name}",
             )
         self._set_kernel(d, "registers", count)
-        self._unhonoured(
-            d,
-            "W0604",
-            f"registers {count}",
-            "the code generator takes what the number of waves per SIMD allows",
-            "no budget",
-        )
 
     # -- which ops make a value ----------------------------------------------------------------------------------
 

@@ -190,24 +190,27 @@ class Iteration:
         return found
 
 
-def iteration_of(plan: Plan, kernel: Kernel, target: Target) -> Iteration | None:
+def iteration_of(plan: Plan, kernel: Kernel, target: Target) -> Iteration | str:
     """How to write a loop instruction by instruction, if it computes nothing but products of what it stages, summed in what it
-    carries; None for others and where the text asks for the plain order."""
-    if plan.loop.attrs.get("pattern", "") == "plain":
-        return None
+    carries; else why that is not possible."""
     consumers = plan.consumers
     products = [op for op in consumers if op.name == "mma"]
-    if not products or any(o.name not in _PARTS and o not in plan.addresses and not _is_scalar(o) for o in consumers):
-        return None
+    if not products:
+        return "it has no 'mma'"
+    for op in consumers:
+        if op.name not in _PARTS and op not in plan.addresses and not _is_scalar(op):
+            return f"it computes more than products: '{op.name}'"
     accumulators = _accumulators(plan, products)
+    if accumulators is None:
+        return "what it carries is not summed by an 'mma' alone"
     cut = plan.loop.attrs.get("slices") or None
     assert cut is None or isinstance(cut, tuple)
-    order = weave(products, set(plan.body.ops), cut) if accumulators is not None else None
-    if accumulators is None or order is None:
-        return None
+    order = weave(products, set(plan.body.ops), cut)
+    if order is None:
+        return "an operand of its 'mma' is not read from LDS in the loop, or its fragments do not divide into slices"
     filled = {fill.operands[-1] for fill in (*plan.copies, *plan.stores)}
     if {load.operands[0] for load in order.read_counts} != filled:
-        return None
+        return "operands of its 'mma' have no stages"
     return Iteration(plan, kernel, target, order, accumulators)
 
 

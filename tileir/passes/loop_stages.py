@@ -66,19 +66,26 @@ def allocation(buffer: Value) -> Op | None:
     return buffer.owner if buffer.owner is not None and buffer.owner.name == "shared_alloc" else None
 
 
+def is_ordered(loop: Op) -> bool:
+    """Whether the text asks for an order of single instructions."""
+    return loop.attrs.get("pattern", "") not in ("", "plain")
+
+
 def plan(loop: Op, kernel: Kernel, memory: Memory, depth: Depth = depth_of) -> Plan | None:
     """How to pipeline a loop with so many stages by allocation, None if none of its buffers has any. Raises CompileError where it
     cannot be."""
-    fills = [
-        (op, alloc)
+    stages = {
+        op: (alloc, depth(alloc))
         for op in loop.regions[0].ops
-        if op.name in ("copy_async", "shared_store")
-        and (alloc := allocation(op.operands[-1])) is not None
-        and depth(alloc) > 1
-    ]
+        if op.name in ("copy_async", "shared_store") and (alloc := allocation(op.operands[-1])) is not None
+    }
+    fills = [(op, alloc) for op, (alloc, count) in stages.items() if count > 1 or (count == 1 and is_ordered(loop))]
     if not fills:
         return None
-    plan = Plan(loop, max(depth(alloc) for _, alloc in fills))
+    plan = Plan(loop, max(2, *(stages[op][1] for op, _ in fills)))
+    for op, _ in fills:
+        if stages[op][1] == 1 and op.name == "copy_async":
+            raise _refused(plan, op, "its order needs two buffers for what is copied directly")
     position = {op: i for i, op in enumerate(plan.body.ops)}
     addresses: set[Op] = set()
     for op, alloc in fills:

@@ -42,14 +42,15 @@ from __future__ import annotations
 import math
 
 from tileir.ir.core import Kernel, Op, Value
-from tileir.ir.diagnostics import CompileError
+from tileir.ir.diagnostics import CompileError, Note, error
+from tileir.ir.location import Loc
 from tileir.ir.rewriter import Rewriter, rewrite
 from tileir.passes.allocate_lds import allocate
 from tileir.passes.base import Context, Pass
 from tileir.passes.hazards import Memory
 from tileir.passes.iteration import Iteration, iteration_of
 from tileir.passes.lds_sizes import buffers
-from tileir.passes.loop_stages import Plan, allocation, depth_of, plan, plans
+from tileir.passes.loop_stages import Plan, allocation, depth_of, is_ordered, plan, plans
 from tileir.passes.ping_pong import PingPong
 from tileir.passes.pipeliner import Pipeliner
 from tileir.passes.schedule_loops import Scheduler
@@ -60,11 +61,48 @@ MOST_DEPTH = 4
 def _run(kernel: Kernel, ctx: Context) -> Kernel:
     asked = plans(kernel)
     chosen = _open_loops(kernel, ctx, asked)
+    _check_orders(kernel, ctx, {**asked, **chosen})
     while True:
         new = _write(kernel, ctx, {**asked, **chosen})
         if not chosen or _fits(new, ctx):
             return new
         chosen = _shallower(kernel, ctx, chosen)
+
+
+def _check_orders(kernel: Kernel, ctx: Context, staged: dict[Op, Plan]) -> None:
+    """Raises CompileError, at the directive, where the text asks for an order of single instructions that a loop cannot have."""
+    for loop in kernel.walk():
+        if loop.name != "for" or not is_ordered(loop) or any(op.name == "copy" for op in loop.walk()):
+            continue  # the version for views that are not aligned is never in order
+        pattern, waves = str(loop.attrs["pattern"]), kernel.attrs["waves"]
+        assert isinstance(waves, int)
+        made = staged.get(loop) or plan(loop, kernel, Memory(kernel), lambda alloc: depth_of(alloc) or 2)
+        why = "nothing in it is staged in LDS" if made is None else ""
+        shape = iteration_of(made, kernel, ctx.target) if made is not None else why
+        if isinstance(shape, str):
+            why = shape
+        elif pattern == "ping_pong" and waves % (2 * ctx.target.simds_per_cu):
+            why = f"{waves} waves do not put two on every SIMD"
+        elif pattern != "ping_pong" and loop.attrs.get("slices"):
+            why = "only ping_pong cuts the accumulator"
+        if why:
+            raise error(
+                "E0607",
+                f"this loop cannot have the pattern {pattern}: {why}",
+                _directive(loop, kernel, ctx),
+                legal="pattern plain, or a loop that sums products of tiles that it loads; ping_pong for 8 or 16 waves",
+                notes=[Note("the loop", loop.loc)],
+            )
+
+
+def _directive(loop: Op, kernel: Kernel, ctx: Context) -> Loc:
+    """Where the schedule speaks of the loop; the loop itself where it does not."""
+    name = loop.regions[0].args[0].name
+    for schedule in ctx.module.schedules:
+        for d in schedule.directives if schedule.name == kernel.attrs.get("schedule") else ():
+            if d.kind == "loop" and name in d.values:
+                return d.loc
+    return loop.loc
 
 
 def _fits(kernel: Kernel, ctx: Context) -> bool:
@@ -93,8 +131,10 @@ def _open_plan(loop: Op, kernel: Kernel, memory: Memory, ctx: Context, depth: in
         made = plan(loop, kernel, memory, lambda alloc: depth if depth_of(alloc) == 0 else 0)
     except CompileError:
         return None
-    found = iteration_of(made, kernel, ctx.target) if made is not None else None
-    return found if found is not None and found.fits else None
+    found = (
+        iteration_of(made, kernel, ctx.target) if made is not None and loop.attrs.get("pattern") != "plain" else None
+    )
+    return found if isinstance(found, Iteration) and (found.fits or is_ordered(loop)) else None
 
 
 def _depth(made: Iteration) -> int:
@@ -152,8 +192,9 @@ def _write(kernel: Kernel, ctx: Context, staged: dict[Op, Plan]) -> Kernel:
             return True
         if op not in staged:
             return False
-        shape = None if ctx.whole_tiles else iteration_of(staged[op], kernel, ctx.target)
-        if shape is None:
+        plain = op.attrs.get("pattern") == "plain" or (ctx.whole_tiles and not is_ordered(op))
+        shape = "" if plain else iteration_of(staged[op], kernel, ctx.target)
+        if isinstance(shape, str):
             writer = Pipeliner(rw, staged[op], stages[op], kernel)
         else:
             writer = (PingPong if op.attrs.get("pattern") == "ping_pong" else Scheduler)(rw, stages[op], shape)

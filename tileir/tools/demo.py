@@ -40,7 +40,7 @@ STAGES = {  # stage of the report: the steps of the compiler that it sums
 """What a stage does: text to IR; the passes on the IR; IR to MLIR text; that to LLVM IR; reading the LLVM IR; LLVM IR to
 machine code; the linker; comparing the code with its text. The total also holds waiting for the code generation process to start."""
 
-UNHONOURED = frozenset({"W0601", "W0603", "W0604"})
+UNHONOURED = frozenset({"W0604"})
 """Warnings about directives that are not implemented; the report lists these directives instead."""
 
 
