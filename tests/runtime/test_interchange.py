@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import ml_dtypes
@@ -263,6 +264,24 @@ def test_scalars_of_warm_launches_are_exact(hip: HipDevice) -> None:
         launch(scale("gfx950"), {"X": x, "Y": y, "f": value}, hip)
         want = np.full((1, 8), np.float32(value))
         assert y.numpy().tobytes() == want.tobytes()
+
+
+def test_threads_share_a_kernel(hip: HipDevice) -> None:
+    """Each launch has an argument block of its own, also where many threads use one plan."""
+    kernel = scale("gfx950")
+    arrays = [(hip.array(np.full((5, 7), i, np.float32)), hip.empty((5, 7), np.float32)) for i in range(8)]
+    launch(kernel, {"X": arrays[0][0], "Y": arrays[0][1], "f": 1}, hip)
+
+    def work(number: int) -> list[bool]:
+        x, y = arrays[number]
+        right: list[bool] = []
+        for factor in range(6):
+            launch(kernel, {"X": x, "Y": y, "f": factor}, hip)
+            right.append(bool((y.numpy() == number * factor).all()))
+        return right
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(all(right) for right in pool.map(work, range(8)))
 
 
 def test_many_signatures_and_kernels_are_forgotten(hip: HipDevice) -> None:

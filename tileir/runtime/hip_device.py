@@ -149,8 +149,7 @@ class HipDevice(Device):
         self.library = load_library()
         self._count = device_count(self.library)
         if index >= self._count:
-            having = f"hip:0 to hip:{self._count - 1}" if self._count > 1 else "hip:0" if self._count else "none"
-            raise DeviceError(f"there is no GPU {self.name}; the HIP runtime '{self.library.path}' has: {having}")
+            raise DeviceError(_no_gpu(self.name, self._count, self.library.path))
         self.isa = architecture(self.library, index)
         if self.isa.chip not in names():
             raise DeviceError(
@@ -347,6 +346,18 @@ class HipDevice(Device):
             raise
         has_device_pointer = attributes[2] or attributes[3]
         return attributes[1] if has_device_pointer else None
+
+
+def _no_gpu(name: str, count: int, library: str) -> str:
+    """Why there is no GPU of a name."""
+    if count:
+        having = f"hip:0 to hip:{count - 1}" if count > 1 else "hip:0"
+        return f"there is no GPU {name}; the HIP runtime '{library}' has: {having}"
+    return (
+        f"there is no GPU {name}: the HIP runtime '{library}' finds none; if there should be one, look at /dev/kfd, the groups 'render' "
+        "and 'video', ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES; without a GPU, 'simulator:gfx942' and 'simulator:gfx950' run the same "
+        "code objects"
+    )
 
 
 def device_count(library: HipLibrary) -> int:

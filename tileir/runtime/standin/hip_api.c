@@ -169,8 +169,14 @@ API hipError_t hipGetDevicePropertiesR0600(void *properties, int device) {
 
 API hipError_t hipGetLastError(void) { return last_error(1); }
 API hipError_t hipPeekAtLastError(void) { return last_error(0); }
-API const char *hipGetErrorName(hipError_t code) { return code ? "hipErrorOfStandin" : "hipSuccess"; }
-API const char *hipGetErrorString(hipError_t code) { return code ? "an error of the stand-in" : "no error"; }
+static const char *name_of(hipError_t code) {
+  static _Thread_local char text[32];
+  snprintf(text, sizeof text, "HIP error %d", code);
+  return code ? text : "hipSuccess";
+}
+
+API const char *hipGetErrorName(hipError_t code) { return name_of(code); }
+API const char *hipGetErrorString(hipError_t code) { return name_of(code); }
 
 /* ---- memory */
 API hipError_t hipMalloc(void **address, size_t bytes) {
