@@ -341,6 +341,16 @@ VECTORS: dict[str, list[Case]] = {
         case([a("f32", 1e30, 1e30, 1e-30)], a("f32", 1e30), axis=0),
         case([a("i32", 2**16, 2**16)], a("i32", 0), axis=0),
     ],
+    "unpack": [
+        case([a("i8", 0x21, -1).reshape(1, 2)], bits("f4E2M1FN", 1, 2, 15, 15).reshape(1, 4), elem=E["f4E2M1FN"]),
+        case([a("i32", 0x40302010)], a("i8", 0x10, 0x20, 0x30, 0x40), elem=E["i8"]),
+        case([a("i32", -0x40000000)], bits("f16", 0, 0xC000), elem=E["f16"]),
+    ],
+    "pack": [
+        case([bits("f4E2M1FN", 1, 2, 15, 15).reshape(1, 4)], a("i8", 0x21, -1).reshape(1, 2), elem=E["i8"]),
+        case([a("i8", 0x10, -1, 0x30, -0x80)], a("i32", 0x8030FF10 - 2**32), elem=E["i32"]),
+        case([bits("f8E4M3FNUZ", 0x80, 0x7F)], a("i16", 0x7F80), elem=E["i16"]),
+    ],
     # -- contract
     "mma_scaled": [
         # two blocks of 32 with scales of 2 and 1/4 for the row of a, 1 and 8 for the column of b

@@ -18,11 +18,13 @@ from tileir.ir.core import AttrValue, Kernel, Op, Value
 from tileir.ir.diagnostics import error
 from tileir.ir.ops.atomic import is_atomic
 from tileir.ir.ops.memory import tile_dims
+from tileir.ir.ops.packing import elements_per_word
 from tileir.ir.ops.shape import reshapes_in_place
 from tileir.ir.registry import get
 from tileir.ir.rewriter import Rewriter, rewrite, uses
 from tileir.ir.types import GlobalType, TileType
-from tileir.layout import Layout, broadcast_source
+from tileir.layout import Layout, LayoutError, broadcast_source
+from tileir.layout.regroup import together
 from tileir.passes.base import Context, Pass
 from tileir.passes.choose_mapping import Decision, decide
 from tileir.passes.layout_classes import (
@@ -204,6 +206,11 @@ class _Apply:
                 value = rw.value("reshape", [operand], op.attrs, types=[want], loc=op.loc, names=[op.result.name])
                 rw.replace(op, [value])
                 return
+        elif op.name == "pack":
+            try:
+                together(source, elements_per_word(op.name, x.tile.elem, op.result.tile.elem))
+            except LayoutError:
+                source = coalesced(x.tile, None, None, self.waves, op.result.tile.elem.bits // x.tile.elem.bits)
         elif get(op.name).category == "reduce":
             if mixes(source, axis_of(op)):
                 source = coalesced(x.tile, None, None, self.waves)

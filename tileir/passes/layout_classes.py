@@ -8,20 +8,24 @@ reductions, broadcasts and transpositions, then what suits a load, then what sui
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from itertools import combinations
 
 from tileir.ir.core import Block, Kernel, Op, Value
 from tileir.ir.ops.atomic import is_atomic
 from tileir.ir.ops.memory import indices_of, picked_dim, tile_dims
+from tileir.ir.ops.packing import elements_per_word
 from tileir.ir.ops.shape import permutation
 from tileir.ir.registry import get
 from tileir.ir.types import GlobalType, TileType
 from tileir.layout import Layout, LayoutError, blocked, broadcast_source
+from tileir.layout.regroup import apart, together
 from tileir.passes.lds_sizes import BANK_ROW
 from tileir.passes.split_access import contiguous_dim
 
 # Results of these can be made anew in any layout at no cost, so they belong to no class.
+REGROUPS = ("pack", "unpack")  # elements along the last dimension are taken together, or apart
 FREE = frozenset({"fill", "iota"})
 LANE_BYTES = 16  # preferred bytes of a lane's run in a coalesced layout
 
@@ -99,6 +103,8 @@ def _relates(op: Op) -> bool:
     definition = get(op.name)
     if definition.category == "reduce" or op.name in ("transpose", "broadcast", "guard"):
         return True
+    if op.name in REGROUPS:
+        return is_tile(op.operands[0])
     if op.name == "reshape":
         return is_tile(op.operands[0]) and is_tile(op.result)
     if picks_rows(op):
@@ -180,6 +186,15 @@ class Layouts:
                 changed |= self.put(r, transposed(known, perm))
             elif other is not None and known is None:
                 changed |= self.put(x, transposed(other, tuple(perm.index(d) for d in range(len(perm)))))
+        elif op.name in REGROUPS:
+            n = elements_per_word(op.name, op.operands[0].tile.elem, op.result.tile.elem)
+            words, parts = (op.operands[0], op.result) if op.name == "unpack" else (op.result, op.operands[0])
+            of_words, of_parts = self.get(words), self.get(parts)
+            if of_words is not None and of_parts is None:
+                changed |= self.put(parts, apart(of_words, n))
+            elif of_parts is not None and of_words is None:
+                with suppress(LayoutError):
+                    changed |= self.put(words, together(of_parts, n))
         elif op.name == "reshape":
             for a, b in ((op.operands[0], op.result), (op.result, op.operands[0])):
                 known = self.get(a)
@@ -323,18 +338,17 @@ def memory_axis(view: GlobalType, dims: tuple[int, ...]) -> int | None:
     return dims.index(d) if d in dims else None
 
 
-def coalesced(t: TileType, view: GlobalType | None, dims: tuple[int, ...] | None, waves: int) -> Layout:
-    """Lanes along the dimension that is contiguous in memory, up to 16 bytes each, but never more than share it out."""
+def coalesced(t: TileType, view: GlobalType | None, dims: tuple[int, ...] | None, waves: int, least: int = 1) -> Layout:
+    """Lanes along the dimension that is contiguous in memory, up to 16 bytes each, but never more than share it out; at least
+    `least` elements together."""
     axis = memory_axis(view, dims) if view is not None and dims is not None else None
     axis = t.rank - 1 if axis is None else axis
     per_lane = max(1, t.size // (64 * waves))
     vector = min(max(1, LANE_BYTES // t.elem.bytes), 1 << (per_lane.bit_length() - 1))
-    together = t.elem.unit[0]
-    if together > 1:  # whole bytes, though some lanes have nothing then
+    unit = max(least, t.elem.unit[0])
+    if unit > 1:  # whole bytes, though some lanes have nothing then
         most = t.shape[axis] & -t.shape[axis]
-        vector = max(
-            together, min(LANE_BYTES * 8 // t.elem.bits // together * together, 1 << (per_lane.bit_length() - 1))
-        )
+        vector = max(unit, min(LANE_BYTES * 8 // t.elem.bits // unit * unit, 1 << (per_lane.bit_length() - 1)))
         vector = min(1 << (vector.bit_length() - 1), most)
     order = [axis, *(d for d in reversed(range(t.rank)) if d != axis)]
     return blocked(t.shape, waves, axis_order=order, vector=vector)
@@ -402,7 +416,7 @@ def reachable(
             elif picks_rows(op):
                 tile, index = picks(op)
                 ways = [(roots([tile]), roots([index]))]
-            elif op.name in ("transpose", "reshape") or not exactly:
+            elif op.name in ("transpose", "reshape", *REGROUPS) or not exactly:
                 ways = [(operands, results), (results, operands)]
             else:
                 ways = [(results, operands)]

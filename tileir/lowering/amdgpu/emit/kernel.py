@@ -78,6 +78,8 @@ class _Ops:
             "iota": registers.iota,
             "transpose": registers.transpose,
             "reshape": registers.reshape,
+            "pack": registers.regroup,
+            "unpack": registers.regroup,
             "broadcast": registers.broadcast,
             "convert_layout": registers.convert_layout,
             "swap_lanes": lanes.swap,

@@ -12,7 +12,7 @@ from tileir.lowering.amdgpu.emit.coords import coordinate
 from tileir.lowering.amdgpu.emit.elementwise import operand_pieces
 from tileir.lowering.amdgpu.emit.state import State
 from tileir.lowering.amdgpu.emit.tiles import Tile
-from tileir.lowering.amdgpu.emit.writer import scalar_type
+from tileir.lowering.amdgpu.emit.writer import scalar_type, vector_type
 
 
 def constant(s: State, op: Op) -> None:
@@ -73,6 +73,18 @@ def reshape(s: State, op: Op) -> None:
         s.values[r] = Tile.of_scalar(r.tile, s.scalar(x))
     else:
         s.values[r] = s.tile(x).retyped(r.tile)
+
+
+def regroup(s: State, op: Op) -> None:
+    """`pack` and `unpack`: the same bits in the same registers, in pieces of whole integers."""
+    w, x, t = s.w, op.operands[0].tile, op.result.tile
+    assert x.layout is not None and t.layout is not None
+    tile = s.tile(op.operands[0])
+    n = max(1, x.layout.num_registers // t.layout.num_registers)
+    size = max(tile.chunk, n)
+    count = size * t.layout.num_registers // x.layout.num_registers
+    source, target = vector_type(scalar_type(x.elem), size), vector_type(scalar_type(t.elem), count)
+    s.values[op.result] = Tile(t, count, [w.bitcast(piece, source, target) for piece in tile.get(w, size)])
 
 
 def uniform(s: State, value: str, elem: Elem) -> str:
