@@ -110,3 +110,12 @@ def test_arguments_that_the_code_object_does_not_take(hip: HipDevice) -> None:
         DeviceError, match="the code object's 'k' takes 5 arguments, but the kernel has 6: out, n, s, x, f, more"
     ):
         launch(kernel, {"out": hip.array(np.zeros(8, np.int32)), "x": 1.0, "f": 1.0, "more": 1}, hip)
+
+
+def test_a_kernel_without_arguments(hip: HipDevice) -> None:
+    """AMD's runtime refuses argument blocks for those."""
+    text = "define amdgpu_kernel void @k() { ret void }\n!llvm.module.flags = !{!0}\n" + WHOLE.splitlines()[-1]
+    kernel = Interpreted(Kernel("k", {}, [], (integer(3),), Block()), hsaco=from_ir(text, "gfx950"), block=(64, 1, 1))
+    for _ in range(2):
+        assert launch(kernel, {}, hip).grid == (3,)
+    hip.synchronize()

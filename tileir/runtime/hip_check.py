@@ -14,7 +14,7 @@ from tileir.runtime.device import DeviceError
 
 _ISA = re.compile(r"(gfx[0-9a-f]+)((?::[a-z0-9]+[+-])*)\Z")
 _FIRST_ROCM = {4: (4, 1), 5: (5, 2), 6: (6, 2)}
-"""ROCm that first loads a code object of this version: version 4 as LLVM's AMDGPUUsage says; 5 and 6 assumed, from the LLVM that
+"""ROCm that first loads a code object of this version. 4: documented (LLVM review D99235); 5 and 6: assumed, from the LLVM that
 these releases contain."""
 
 

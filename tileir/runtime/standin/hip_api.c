@@ -354,20 +354,20 @@ API hipError_t hipFuncSetAttribute(const void *function, int attribute, int valu
   return leave(value <= devices[f->module->device].lds_bytes ? OK : INVALID_VALUE);
 }
 
-/* The bytes of the explicit arguments: a buffer in `extra`, or one pointer per argument. */
+/* The bytes of the explicit arguments: a buffer in `extra`, or one pointer per argument. AMD's runtime takes `extra` in this order
+ * only, and a size of zero for kernels without arguments only. */
 static hipError_t gather(const struct Function *function, void **values, void **extra, struct Work *work) {
   uint64_t bytes = function->bytes;
   const unsigned char *given = NULL;
   if (extra) {
-    for (int i = 0; (uintptr_t)extra[i] != 3 /* HIP_LAUNCH_PARAM_END */; i += 2) {
-      if ((uintptr_t)extra[i] == 1 /* HIP_LAUNCH_PARAM_BUFFER_POINTER */)
-        given = extra[i + 1];
-      else if ((uintptr_t)extra[i] == 2 /* HIP_LAUNCH_PARAM_BUFFER_SIZE */)
-        bytes = *(size_t *)extra[i + 1];
-      else
-        return INVALID_VALUE;
-    }
-    if (!given || bytes < function->bytes)
+    if ((uintptr_t)extra[0] != 1 /* HIP_LAUNCH_PARAM_BUFFER_POINTER */ ||
+        (uintptr_t)extra[2] != 2 /* HIP_LAUNCH_PARAM_BUFFER_SIZE */ || (uintptr_t)extra[4] != 3 /* HIP_LAUNCH_PARAM_END */)
+      return INVALID_VALUE;
+    given = extra[1];
+    bytes = *(size_t *)extra[3];
+    if (!function->count && bytes)
+      return OUT_OF_RESOURCES;
+    if (function->count && (!given || bytes < function->bytes))
       return INVALID_VALUE;
   }
   work->arguments = calloc(1, bytes + 1);
