@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import struct
+import subprocess
+import sys
 import zlib
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,7 @@ import tileir
 from tileir import Bundle, BundleError, kernels
 from tileir.bundle import container
 from tileir.bundle.bundle import bundle_bytes
+from tileir.runtime.standin import build
 from tileir.tools import bundle as tool
 from tileir.tools import opt
 
@@ -84,6 +88,25 @@ def test_launch(data: bytes, chip: str) -> None:
     assert (y == -x).all()
     with pytest.raises(tileir.LaunchError, match="no value for %a"):
         kernel.launch(X=x, Y=y, device=device)
+
+
+def test_a_gpu_takes_its_variant(data: bytes, tmp_path: Path) -> None:
+    """Through HIP, on a GPU that the simulator stands in for; the second of two, of another chip than the first."""
+    (tmp_path / "a.tileb").write_bytes(data)
+    program = (
+        "import sys, numpy as np, tileir\n"
+        "bundle, device = tileir.load_bundle(sys.argv[1]), tileir.get_device('hip:1')\n"
+        "kernel = bundle.select(device, B=64)\n"
+        "x, y = np.arange(100, dtype=np.float32), np.zeros(100, np.float32)\n"
+        "kernel.launch(X=x, Y=y, a=3.0, device=device)\n"
+        "print(device.isa, kernel.target, (y == 3 * x).all())\n"
+    )
+    library = build(tmp_path / "hip")
+    devices = "gfx950:sramecc+:xnack-,gfx942:sramecc+:xnack-"
+    environment = {**os.environ, "TILEIR_HIP_LIBRARY": str(library), "TILEIR_STANDIN_DEVICES": devices}
+    command = [sys.executable, "-c", program, str(tmp_path / "a.tileb")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.stdout == "gfx942:sramecc+:xnack- gfx942 True\n", done.stderr
 
 
 def test_the_default_device_is_one_of_the_chip(data: bytes) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -163,6 +164,24 @@ def test_a_real_limit_of_file_sizes(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", LIMITED, str(tmp_path)], capture_output=True, text=True, check=True)
     assert "File too large" in done.stdout and done.stdout.endswith("False\n")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(os.getuid() != 0 or shutil.which("mount") is None, reason="only root can mount")
+def test_a_disk_that_is_full(tmp_path: Path) -> None:
+    """A file system of 64 KiB: what fits is kept, what does not is one message, and what is there stays readable."""
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k,mode=0700", "tmpfs", str(tmp_path)]
+    if subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("mounting is not allowed here")
+    try:
+        store, said = make(tmp_path)
+        written = [store.put(key(i), bytes([i]) * 10_000) for i in range(20)]
+        assert any(written) and not all(written)
+        for i, done in enumerate(written):
+            assert store.get(key(i)) == (bytes([i]) * 10_000 if done else None)
+        assert len(set(said)) == 1 and "No space left on device" in said[0]
+        assert list(store.damaged()) == [] and not list(tmp_path.glob(".new-*"))
+    finally:
+        subprocess.run(["umount", str(tmp_path)], check=True)
 
 
 UNPRIVILEGED = """

@@ -14,13 +14,12 @@ from tileir.api.locations import with_sources
 from tileir.cache.compiling import Text, Wanted, compile_module, compile_text
 from tileir.cache.outcome import Outcome
 from tileir.frontend.source import decode
-from tileir.ir.binding import Binding
 from tileir.ir.core import Kernel, Module
 from tileir.ir.diagnostics import CompileError, Diagnostic, Log
 from tileir.ir.printer import print_module
 from tileir.ir.types import Elem
 from tileir.passes.manager import find_kernel, run_pipeline, step_names
-from tileir.runtime import BufferView, Device, Stream, default_device, get_device, launch
+from tileir.runtime.launchable import Launchable
 
 Source = str | Path | Module | Kernel | KernelBuilder
 Parameters = Mapping[str, int | float | bool | str | Elem]
@@ -40,7 +39,7 @@ class Job:
     code_object_version: int = 5
 
 
-class CompiledKernel:
+class CompiledKernel(Launchable):
     """A kernel compiled for one chip. Stays valid and unchanged however often it is launched; can be pickled."""
 
     def __init__(self, job: Job, source: Text | Module, compiled: Outcome):
@@ -126,35 +125,6 @@ class CompiledKernel:
             self._module, self.kernel.name, self.target, schedule=self._job.schedule, stop_after=stage, log=Log()
         )
         return print_module(Module([result.kernel]))
-
-    def launch(
-        self,
-        arguments: Mapping[str, Any] | None = None,
-        /,
-        *,
-        device: Device | str | None = None,
-        symbols: Mapping[str, int] | None = None,
-        stream: Stream | None = None,
-        **named: Any,
-    ) -> Binding:
-        """Runs the kernel. Arguments by name, in a mapping or as keywords: arrays of the host or the device for views (NumPy,
-        PyTorch, DLPack, `__cuda_array_interface__`, buffers), numbers for scalars. The device is by default a GPU of the kernel's
-        chip, or that of a `BufferView` among the arguments, else the simulator of the chip. Waits unless all arrays are a GPU's.
-        Returns what the launch was bound to. Raises LaunchError for arguments that do not fit, DeviceError for what goes wrong
-        on the device."""
-        if arguments is not None:
-            named = {**arguments, **named}
-        if device is None:
-            device = stream.device if stream is not None else self._device(named)
-        elif isinstance(device, str):
-            device = get_device(device)
-        return launch(self, named, device, symbols=symbols, stream=stream)
-
-    def _device(self, arguments: Mapping[str, Any]) -> Device:
-        for value in arguments.values():
-            if isinstance(value, BufferView):
-                return value.buffer.device
-        return default_device(self.target)
 
     def save(self, path: str | Path) -> None:
         """Writes the code object."""

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import tileir
 from tileir.bundle.container import BundleError, pack, unpack
 from tileir.bundle.manifest import FORMAT, check_distinct, describe, setting_text, variant_of
-from tileir.ir.binding import Binding
-from tileir.runtime import Device, default_device, get_device, launch, load_code_object
+from tileir.runtime import Device, load_code_object
+from tileir.runtime.launchable import Launchable
 
 
 class HasCode(Protocol):
@@ -35,7 +35,7 @@ def write_bundle(path: str | Path, kernels: Iterable[HasCode | bytes]) -> None:
     Path(path).write_bytes(bundle_bytes(kernels))
 
 
-class BundledKernel:
+class BundledKernel(Launchable):
     """One variant of a bundle, ready for launch on any device but the interpreter."""
 
     def __init__(self, variant: Mapping[str, Any], hsaco: bytes):
@@ -75,22 +75,6 @@ class BundledKernel:
     def block(self) -> tuple[int, int, int]:
         """Threads of a workgroup in x, y, z."""
         return self._loaded.block
-
-    def launch(
-        self,
-        arguments: Mapping[str, Any] | None = None,
-        /,
-        *,
-        device: Device | str | None = None,
-        symbols: Mapping[str, int] | None = None,
-        **named: Any,
-    ) -> Binding:
-        """As `CompiledKernel.launch`: runs the kernel, by default on a GPU of its chip, else on the simulator."""
-        if device is None:
-            device = default_device(self.target)
-        elif isinstance(device, str):
-            device = get_device(device)
-        return launch(self, {**(arguments or {}), **named}, device, symbols=symbols)
 
     def __repr__(self) -> str:
         return f"<{describe(self.variant)}>"
