@@ -112,29 +112,36 @@ def _fits(kernel: Kernel, ctx: Context) -> bool:
 
 
 def _open_loops(kernel: Kernel, ctx: Context, asked: dict[Op, Plan]) -> dict[Op, Plan]:
-    """Loops that leave their depth open and can be written instruction by instruction, each with the depth that suits it."""
+    """Loops that leave their depth open: those that can be written instruction by instruction, each with the depth that suits it,
+    and others that copy directly, with two stages, as that takes no registers."""
     found: dict[Op, Plan] = {}
     memory = Memory(kernel)
     for op in reversed(list(kernel.walk())) if not ctx.whole_tiles else ():
         if op.name != "for" or any(inner in found or inner in asked for inner in op.walk()):
             continue
         made = _open_plan(op, kernel, memory, ctx, 2)
-        if made is not None:
-            found[op] = (_open_plan(op, kernel, memory, ctx, _depth(made)) or made).plan
+        if made is None:
+            continue
+        shape = iteration_of(made, kernel, ctx.target)
+        deeper = _open_plan(op, kernel, memory, ctx, _depth(shape)) if isinstance(shape, Iteration) else None
+        found[op] = deeper or made
     return found
 
 
-def _open_plan(loop: Op, kernel: Kernel, memory: Memory, ctx: Context, depth: int) -> Iteration | None:
-    """A loop whose buffers all leave their depth open; None where it cannot be written by single instructions, or registers would
-    not suffice."""
+def _open_plan(loop: Op, kernel: Kernel, memory: Memory, ctx: Context, depth: int) -> Plan | None:
+    """A plan for a loop whose buffers all leave their depth open; None where it would cost registers that do not suffice."""
+    if loop.attrs.get("pattern") == "plain":
+        return None
     try:
         made = plan(loop, kernel, memory, lambda alloc: depth if depth_of(alloc) == 0 else 0)
     except CompileError:
         return None
-    found = (
-        iteration_of(made, kernel, ctx.target) if made is not None and loop.attrs.get("pattern") != "plain" else None
-    )
-    return found if isinstance(found, Iteration) and (found.fits or is_ordered(loop)) else None
+    if made is None:
+        return None
+    shape = iteration_of(made, kernel, ctx.target)
+    if isinstance(shape, str):
+        return made if not made.loads else None
+    return made if shape.fits or is_ordered(loop) else None
 
 
 def _depth(made: Iteration) -> int:
@@ -153,7 +160,7 @@ def _shallower(kernel: Kernel, ctx: Context, chosen: dict[Op, Plan]) -> dict[Op,
         if old.depth < most:
             found[loop] = old
         elif most > 2 and (made := _open_plan(loop, kernel, memory, ctx, most - 1)) is not None:
-            found[loop] = made.plan
+            found[loop] = made
     return found
 
 
