@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -256,6 +257,62 @@ def test_strange_paths(tmp_path: Path) -> None:
         (tmp_path / "a").mkdir(exist_ok=True)
         store, said = make(tmp_path / name)
         assert store.put(key(1), BODY) and store.get(key(1)) == BODY and not said, name
+
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from tileir.cache.store import Store
+with Store(Path(sys.argv[1]), 1 << 20, print).alone("a" * 64) as waited:
+    print(waited, flush=True)
+    time.sleep(1000)
+"""
+
+
+def held(directory: Path) -> subprocess.Popen[str]:
+    """A process that makes an entry and never is done."""
+    child = subprocess.Popen([sys.executable, "-c", HOLDER, str(directory)], stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None and child.stdout.readline() == "False\n"
+    return child
+
+
+def test_who_makes_an_entry_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, said = make(tmp_path)
+    with store.alone("a" * 64) as waited:
+        assert not waited
+    assert list(tmp_path.iterdir()) == []
+    child = held(tmp_path)
+    try:
+        threading.Timer(0.3, lambda: store.put("a" * 64, BODY)).start()
+        with store.alone("a" * 64) as waited:
+            assert waited and store.get("a" * 64) == BODY
+        with store.alone("b" * 64) as waited:
+            assert not waited, "other entries are not waited for"
+        store.discard("a" * 64)
+        monkeypatch.setattr(store_module, "LONGEST_WAIT", 0.1)
+        with store.alone("a" * 64) as waited:
+            assert waited and store.get("a" * 64) is None, "nobody waits for ever"
+        monkeypatch.setattr(store_module, "LONGEST_WAIT", 60.0)
+        threading.Timer(0.3, child.kill).start()
+        with store.alone("a" * 64) as waited:
+            assert waited, "the dead are not waited for"
+    finally:
+        child.kill()
+        child.wait()
+        assert child.stdout is not None
+        child.stdout.close()
+    assert list(tmp_path.iterdir()) == [] and not said
+
+
+def test_where_locks_do_not_work_nobody_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unsupported(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(store_module.fcntl, "flock", unsupported)
+    store, said = make(tmp_path)
+    with store.alone("a" * 64) as waited:
+        assert not waited
+    assert not said
 
 
 WRITER = """

@@ -15,6 +15,7 @@ from tileir.cache.outcome import Outcome, decode, encode
 from tileir.ir.diagnostics import Log
 
 if TYPE_CHECKING:
+    from tileir.cache.store import Store
     from tileir.ir.core import Kernel, Module
     from tileir.lowering.amdgpu.compile import Compiled, Options
 
@@ -153,21 +154,42 @@ def _cached(
     make: Callable[[Log], tuple[Compiled, int]],
 ) -> Outcome:
     store = None if wanted.watched else location.store()
-    key = keys.key_of(source, kernel, target, wanted.key()) if store is not None else ""
-    if store is not None and (body := store.get(key)) is not None:
-        try:
-            outcome = decode(body)
-        except ValueError:
-            store.discard(key)
-        else:
-            log.diagnostics += outcome.diagnostics
-            return outcome
+    if store is None:
+        return _made(log, make)
+    key = keys.key_of(source, kernel, target, wanted.key())
+    if (found := _found(store, key, log)) is not None:
+        return found
+    with store.alone(key) as waited:
+        if waited and (found := _found(store, key, log)) is not None:
+            return found
+        outcome = _made(log, make)
+        if keys.sources_unchanged():  # else the key would name a compiler that this process is not
+            store.put(key, encode(outcome))
+    return outcome
+
+
+def _found(store: Store, key: str, log: Log) -> Outcome | None:
+    """What the cache has, with what was said about it."""
+    body = store.get(key)
+    if body is None:
+        return None
+    try:
+        outcome = decode(body)
+    except ValueError:
+        store.discard(key)
+        return None
+    log.diagnostics += outcome.diagnostics
+    return outcome
+
+
+def _made(log: Log, make: Callable[[Log], tuple[Compiled, int]]) -> Outcome:
+    """What the compiler gives; what it says goes to the log also where it fails."""
     messages = Log()
     try:
         compiled, front = make(messages)
     finally:
         log.diagnostics += messages.diagnostics
-    outcome = Outcome(
+    return Outcome(
         target=compiled.target,
         hsaco=compiled.hsaco,
         interface=compiled.interface,
@@ -178,6 +200,3 @@ def _cached(
         diagnostics=tuple(messages.diagnostics),
         front=front,
     )
-    if store is not None and keys.sources_unchanged():  # else the key would name a compiler that this process is not
-        store.put(key, encode(outcome))
-    return outcome

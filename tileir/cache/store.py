@@ -7,14 +7,16 @@ An entry is one file, named by its key (64 hexadecimal digits). Its bytes:
     32  SHA-256 of key and body
     …   the body
 
-The digest covers the key, so that an entry under another's name is damaged. Nothing is locked: writers make a temporary file
-and rename it, readers see an old entry, a new one, or none. Time of last use is the modification time. Only this module's own
-names are ever removed from the directory.
+The digest covers the key, so that an entry under another's name is damaged. Reading and writing need no locks: writers make a
+temporary file and rename it, readers see an old entry, a new one, or none. Locks only spare processes the making of what another
+one is making (`alone`); without them, everything is as right. Time of last use is the modification time. Only this module's
+own names are ever removed from the directory.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import os
 import re
@@ -34,7 +36,10 @@ PREFIX = struct.Struct("<8sQ32s")
 MAX_BYTES = 1 << 30
 """Of one entry: more is not read."""
 _KEY = re.compile(r"[0-9a-f]{64}")
-_TEMPORARY = ".new-"
+_TEMPORARY, _LOCK = ".new-", ".lock-"
+LONGEST_WAIT = 120.0
+"""Seconds that a process waits for another one that makes the entry it wants."""
+_POLL_SECONDS = 0.02
 _ABANDONED_SECONDS = 3600.0  # a temporary file this old has no writer any more
 _KEPT = 0.9  # of the limit, after entries were removed: the next writer need not remove again
 
@@ -123,11 +128,7 @@ class Store:
         with self._opened(create=False) as directory:
             if directory is None:
                 return False
-            try:
-                os.stat(key, dir_fd=directory, follow_symlinks=False)
-            except FileNotFoundError:
-                return False
-            return True
+            return _exists(directory, key)
         return False
 
     def put(self, key: str, body: bytes) -> bool:
@@ -147,6 +148,43 @@ class Store:
                 self._make_room(directory)
             return True
         return False
+
+    @contextmanager
+    def alone(self, key: str) -> Generator[bool, None, None]:
+        """While an entry is made: waits for whoever is making it already, until it is there, the other one has gone, or
+        `LONGEST_WAIT` has passed. Gives whether it had to wait: then the entry may be there."""
+        lock, waited = self._lock(key)
+        try:
+            yield waited
+        finally:
+            if lock is not None:
+                # whoever has opened this file already may get its lock beside the owner of a new one: both make the entry
+                with self._opened(create=False) as directory:
+                    if directory is not None:
+                        _unlink(directory, _LOCK + key)
+                os.close(lock)
+
+    def _lock(self, key: str) -> tuple[int | None, bool]:
+        """The lock of a key, None if somebody else keeps it or locks do not work here; and whether it had to wait."""
+        waited = False
+        with self._opened(create=True) as directory:
+            if directory is None:
+                return None, False
+            lock = os.open(_LOCK + key, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=directory)
+            deadline = time.monotonic() + LONGEST_WAIT
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    return lock, waited
+                except BlockingIOError:
+                    waited = True
+                except OSError:
+                    break
+                if time.monotonic() > deadline or _exists(directory, key):
+                    break
+                time.sleep(_POLL_SECONDS)
+            os.close(lock)
+        return None, waited
 
     def discard(self, key: str) -> None:
         """Removes an entry."""
@@ -264,6 +302,14 @@ def _write(directory: int, key: str, data: bytes) -> bool:
         raise
 
 
+def _exists(directory: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
 def _unlink(directory: int, name: str) -> bool:
     try:
         os.unlink(name, dir_fd=directory)
@@ -292,7 +338,7 @@ def _entries(directory: int) -> list[Entry]:
 
 def _temporaries(directory: int, *, older_than: float) -> list[Entry]:
     limit = time.time() - older_than
-    return [e for e in _listed(directory, lambda name: name.startswith(_TEMPORARY)) if e.used <= limit]
+    return [e for e in _listed(directory, lambda name: name.startswith((_TEMPORARY, _LOCK))) if e.used <= limit]
 
 
 def _remove(directory: int, entries: list[Entry]) -> Removed:
