@@ -107,6 +107,23 @@ def test_default_device(subprocess_run: Callable[..., str]) -> None:
     assert out.count("no gfx950 GPU is here") == 1 and out.count("no supported GPU is here") == 1
 
 
+def test_why_a_gpu_is_not_used(subprocess_run: Callable[..., str], tmp_path: Path) -> None:
+    program = """
+        from tileir.runtime import default_device
+        print(default_device("gfx950").name)
+    """
+    out = subprocess_run(program, TILEIR_STANDIN_FAIL="hipDeviceGetName:999")
+    assert "simulator:gfx950" in out
+    assert (
+        out.count("no gfx950 GPU is here (asking for the name of hip:0: the runtime does not say what is wrong (hipDev")
+        == 1
+    )
+    missing = str(tmp_path / "libamdhip64.so")
+    out = subprocess_run(program, TILEIR_HIP_LIBRARY=missing)
+    want = f"no gfx950 GPU is here (the HIP runtime cannot be loaded; it was looked for as {VARIABLE} says): running on simulator"
+    assert out.count(want) == 1
+
+
 def test_a_gpu_that_is_not_supported(subprocess_run: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     class Other:
         path = "libamdhip64.so"

@@ -17,24 +17,26 @@ _log = logging.getLogger("tileir")
 def devices() -> tuple[DeviceProperties, ...]:
     """What kernels can run on here: GPUs of supported chips, the interpreter, the simulator of every chip. A GPU that the HIP
     runtime has trouble with is left out; `Device("hip:0")` says what is wrong."""
-    return (*_gpus(), interpreter_properties(), *(simulated_properties(chip) for chip in names()))
+    return (*_gpus()[0], interpreter_properties(), *(simulated_properties(chip) for chip in names()))
 
 
-def _gpus() -> list[DeviceProperties]:
+def _gpus() -> tuple[list[DeviceProperties], list[str]]:
+    """The GPUs that can be used, and why others cannot."""
+    found: list[DeviceProperties] = []
+    reasons: list[str] = []
     if not gpu_is_possible():
-        return []
+        return found, reasons
     from tileir.runtime.hip_device import HipDevice, device_count
 
-    found: list[DeviceProperties] = []
     try:
         for index in range(device_count(load_library())):
             try:
                 found.append(HipDevice(index).properties)
             except DeviceError as e:
-                _log.debug("hip:%d is not used: %s", index, e)
+                reasons.append(str(e))
     except DeviceError as e:
-        _log.debug("no GPU is used: %s", e)
-    return found
+        reasons.append(str(e))
+    return found, reasons
 
 
 def device_names() -> tuple[str, ...]:
@@ -69,23 +71,27 @@ def get_device(name: str, *, check: str = "") -> Device:
 
 def default_device(chip: str = "") -> Device:
     """The first GPU of this chip (any supported one for ""), else a new simulator of the chip (gfx950 for ""). One line, logged as
-    a warning of the logger `tileir` and therefore on standard error unless the program says otherwise, tells once which one it is."""
-    gpu = _gpu(chip, os.environ.get(VARIABLE))
+    a warning of the logger `tileir` and therefore on standard error unless the program says otherwise, tells once which one it is,
+    and why a GPU that seems to be there is not used."""
+    gpu, reasons = _gpu(chip, os.environ.get(VARIABLE))
     if gpu is not None:
         return gpu
     name = f"simulator:{chip or 'gfx950'}"
-    _say(f"no {chip or 'supported'} GPU is here: running on {name}", logging.WARNING)
+    why = f" ({reasons[0].splitlines()[0].rstrip(':')})" if reasons else ""
+    _say(f"no {chip or 'supported'} GPU is here{why}: running on {name}", logging.WARNING)
     return get_device(name)
 
 
 @cache
-def _gpu(chip: str, library: str | None) -> Device | None:
-    """The GPU for a chip: one object, so that code objects stay loaded. library: the variable that decides what is found."""
-    for gpu in _gpus():
+def _gpu(chip: str, library: str | None) -> tuple[Device | None, list[str]]:
+    """The GPU for a chip, one object, so that code objects stay loaded; or why there is none. library: the variable that decides
+    what is found."""
+    found, reasons = _gpus()
+    for gpu in found:
         if chip in ("", gpu.chip):
             _say(f"running on {gpu.name}, {gpu.description}", logging.INFO)
-            return get_device(gpu.name)
-    return None
+            return get_device(gpu.name), []
+    return None, reasons
 
 
 @cache
