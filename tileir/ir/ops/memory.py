@@ -157,7 +157,8 @@ declare(
     OpDef(
         "accessible",
         "True iff lanes may access the view with `bytes` each: base address, strides and row end are multiples of `bytes`, the "
-        "fastest dimension is contiguous, and the span of one access stays below 2 GiB. Both answers compute the same; the "
+        "fastest dimension is contiguous, and the span of one access stays below 2 GiB, that of all tiles of one trip of a loop "
+        "below 1 GiB. Both answers compute the same; the "
         "interpreter says true. (The indices of the access are not looked at.)",
         ("access",),
         _accessible,
