@@ -26,6 +26,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from tileir.api.values import Access, Operand, Tile
+from tileir.ir.core import Text
 from tileir.ir.types import Elem
 
 
@@ -64,16 +65,17 @@ def _method(op: OpDef) -> str:
         else:
             positional.append(f"{plain}: Operand")
             passed.append(plain)
-    leading = [a for a in op.attrs if a.positional and not any(p.startswith("*") for p in positional)]
+    shown = [a for a in op.attrs if a.name != "ids"]  # what only a pass sets
+    leading = [a for a in shown if a.positional and not any(p.startswith("*") for p in positional)]
     positional += [f"{a.name}: {_type(a)}" + ("" if a.default is REQUIRED else f" = {_default(a)}") for a in leading]
-    rest = [a for a in op.attrs if a not in leading]
+    rest = [a for a in shown if a not in leading]
     required = [f"{a.name}: {_type(a)}" for a in rest if a.default is REQUIRED]
     optional = [f"{a.name}: {_type(a)} = {_default(a)}" for a in rest if a.default is not REQUIRED]
-    has_result = ("write" not in op.effects or "atomic" in op.effects) and op.name != "assume"
+    has_result = ("write" not in op.effects or "atomic" in op.effects) and op.name not in ("assume", "print", "assert")
     named = [*required, *optional, *(['name: str = ""'] if has_result else [])]
     star = [] if not named or any(p.startswith("*") for p in positional) else ["*"]
     arguments = ", ".join(["self", *positional, *star, *named])
-    attrs = ", ".join(f'"{a.name}": {_value(a)}' for a in op.attrs)
+    attrs = ", ".join(f'"{a.name}": {_value(a)}' for a in shown)
     call = f'"{op.name}", [{", ".join(passed)}]' + (f", {{{attrs}}}" if attrs or has_result else "")
     summary = "\n        ".join(textwrap.wrap(op.summary.replace("\\", "\\\\"), 105))
     body = f"return self.emit_one({call}, name)" if has_result else f"self.emit_none({call})"
@@ -92,6 +94,7 @@ def _type(spec: AttrSpec) -> str:
         "bool": "bool",
         "constant": "float",
         "word": "str",
+        "text": "str",
         "symbol": "str",
         "elem": "Elem",
         "shape": "Sequence[int]",
@@ -99,7 +102,7 @@ def _type(spec: AttrSpec) -> str:
 
 
 def _value(spec: AttrSpec) -> str:
-    return f"tuple({spec.name})" if spec.kind == "shape" else spec.name
+    return f"tuple({spec.name})" if spec.kind == "shape" else f"Text({spec.name})" if spec.kind == "text" else spec.name
 
 
 def _default(spec: AttrSpec) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from tileir.api.values import Access, Operand, Tile
+from tileir.ir.core import Text
 from tileir.ir.types import Elem
 
 
@@ -472,6 +473,16 @@ class Ops:
         once. Integers wrap. With `parts` = p and `inner` = n, element j of the axis counts to part (j / n) mod
         p; a part without elements is the neutral value."""
         return self.emit_one("reduce_mul", [x], {"parts": parts, "inner": inner, "axis": axis}, name)
+
+    def print(self, *value: Operand, message: str, limit: int = 16) -> None:
+        """Prints a line once per workgroup: the message with the values in the places of `{}`. Of tiles the first
+        `limit` elements are shown, with coordinates."""
+        self.emit_none("print", [*value], {"message": Text(message), "limit": limit})
+
+    def assert_(self, condition: Operand, *value: Operand, message: str = "") -> None:
+        """Stops the launch with an error where the condition is false: a scalar, or a tile of which every element
+        must be true. The message shows scalars, and the values of tiles at the element that fails."""
+        self.emit_none("assert", [condition, *value], {"message": Text(message)})
 
     def transpose(self, x: Operand, perm: Sequence[int] = (), *, name: str = "") -> Tile:
         """Exchanges dimensions: result dimension d is dimension perm[d] of the operand; by default the last two

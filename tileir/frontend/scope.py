@@ -62,12 +62,18 @@ class Scope:
         for number in (line, column):
             if len(number.text) > 9:
                 self.fail("E0107", "this line or column is too large", number, legal="a number of at most 9 digits")
-        try:
-            name = json.loads(file.text)
-        except ValueError:
-            self.fail("E0109", "this text has an unknown escape", file, legal='\\" and \\\\')
+        name = self.text(file)
         at = int(line.text), int(column.text)
         return Loc(name, *at, at[0], at[1] + 1)
+
+    def text(self, node: Node) -> str:
+        """What a text in quotes says."""
+        try:
+            said: str = json.loads(node.text)
+            said.encode()  # half of a surrogate pair is no text
+            return said
+        except ValueError:
+            self.fail("E0109", "this text has an unknown escape", node, legal='\\" and \\\\')
 
     def names(self) -> list[str]:
         """Every compile-time name, for suggestions."""

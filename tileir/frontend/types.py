@@ -8,7 +8,7 @@ from typing import Any
 from tileir.frontend.constants import Evaluator, kind_of
 from tileir.frontend.parser import Node
 from tileir.frontend.scope import Poisoned, Scope, did_you_mean
-from tileir.ir.core import AttrValue
+from tileir.ir.core import AttrValue, Text
 from tileir.ir.ops.common import LayoutError
 from tileir.ir.types import ELEMS, MAX_ELEMENTS, Elem, FragmentType, GlobalType, SharedType, TileType, Type
 from tileir.layout.linear import Layout
@@ -228,6 +228,8 @@ class Types:
                 return str(node.children[0].text)
             case "SYMBOL":
                 return node.text
+            case "STRING":
+                return Text(self.scope.text(node))
             case "UPPER" if symbol:
                 return self._symbol(node)
             case _:

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 from tileir.ir import expr, registry
 from tileir.ir.builder import Builder, Names
-from tileir.ir.core import Block, Kernel, Op, Value
+from tileir.ir.core import Block, Kernel, Op, Text, Value
 from tileir.ir.location import Loc
 from tileir.ir.ops.atomic import ORDERINGS, SCOPES, UPDATES
 from tileir.ir.types import ELEMS, F32, I1, I32, I64, Elem, GlobalType, TileType, scalar
@@ -97,6 +97,7 @@ class _Maker:
         self.views = views
         self.pool: list[Value] = []
         self.depth = 0
+        self.in_guard = False
         self.line = 0
 
     # -- choices -----------------------------------------------------------------------------------------------------
@@ -301,6 +302,18 @@ class _Maker:
         counters = [v for v in self.pool if v.tile.elem == I64] or [seed]
         return self.emit(self.pick(["philox_bits", "philox_uniform"]), [seed, self.pick(counters)])
 
+    def assertion(self) -> None:
+        """An `assert` of something that always holds, with values in its message."""
+        masks = [v for v in self.pool if v.tile.elem == I1] or [self.constant(I1)]
+        mask = self.pick(masks)
+        held = self.emit("or", [mask, self.emit("not", [mask])])
+        values = [v for v in self.pool if v.tile.shape in ((), mask.tile.shape)][-2:]
+        self.line += 1
+        message = Text("{{x}} " + "{} " * len(values))
+        self.b.op(
+            "assert", [held, *values], attrs={"message": message}, loc=Loc("random.tile", self.line, 3, self.line, 9)
+        )
+
     # -- control flow ------------------------------------------------------------------------------------------------
 
     def region(self, args: Sequence[Value], want: Sequence[TileType] | None) -> Block:
@@ -372,7 +385,9 @@ class _Maker:
         index = self.emit("iota", attrs={"shape": (rows, 1)})
         limit = self.emit("constant", attrs={"value": self.choices.integer(0, rows)}, types=[scalar(I32)])
         need = self.emit("lt", [index, limit])
+        outer, self.in_guard = self.in_guard, True
         body = self.region([self.fresh(init.tile, "g")], [init.tile])
+        self.in_guard = outer
         self.control("guard", [need, init], [body])
 
     def control(self, name: str, operands: Sequence[Value], regions: Sequence[Block]) -> None:
@@ -390,6 +405,8 @@ class _Maker:
             "convert": self.convert, "bitcast": self.bitcast, "transpose": self.transpose, "reshape": self.reshape,
             "broadcast": self.broadcast, "reduce": self.reduce, "mma": self.mma, "random": self.random_bits,
         }  # fmt: skip
+        if not self.in_guard:
+            steps |= {"assert": self.assertion}
         if self.limits.control and self.depth < self.limits.depth:
             steps |= {"for": self.loop, "while": self.counting_while, "if": self.branch, "guard": self.guard}
         self.pick([s for n, s in steps.items() if n not in self.limits.exclude])()

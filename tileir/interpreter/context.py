@@ -10,7 +10,9 @@ import numpy as np
 from tileir.interpreter import memory
 from tileir.interpreter.errors import Fault
 from tileir.interpreter.shared import SharedBuffer, SharedMemory
+from tileir.ir import reports
 from tileir.ir.core import Op
+from tileir.ir.diagnostics import Note
 from tileir.ir.ops.fragments import put_registers, registers
 from tileir.ir.ops.numeric import convert_array
 from tileir.ir.types import F64, Elem, FragmentType, GlobalType, SharedType
@@ -64,6 +66,23 @@ class Context:
     def assume(self, op: Op, condition: Array) -> None:
         if not condition:
             raise Fault("E1701", f"the assumption %{op.operands[0].name} does not hold", "arguments that satisfy it")
+
+    def print(self, op: Op, args: Sequence[Array]) -> None:
+        site = reports.site_of(op)
+        values = [dict(enumerate(np.ravel(a)[: site.shown(i)])) for i, a in enumerate(args[: len(site.values)])]
+        print(reports.printed(site, self.program, values))
+
+    def check(self, op: Op, args: Sequence[Array]) -> None:
+        condition, *others = args[: len(reports.shown_operands(op))]
+        wrong = np.flatnonzero(~np.asarray(condition))
+        if wrong.size:
+            shape = np.shape(condition)
+            failures = [
+                (self.program, int(i), [np.broadcast_to(v, shape).ravel()[i] for v in others])
+                for i in wrong[: reports.SHOWN_FAILURES]
+            ]
+            message, notes = reports.failed(reports.site_of(op), failures, wrong.size)
+            raise Fault("E1708", message, "a condition that holds", tuple(Note(n) for n in notes), located=True)
 
     def load(self, op: Op, view: Array, indices: Sequence[Array]) -> Array:
         return self._padded(op, view, indices, op.results[0].tile.shape)

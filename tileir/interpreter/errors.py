@@ -14,13 +14,14 @@ class InterpreterError(CompileError):
 class Fault(Exception):
     """Raised where the op's location is not known; the machine turns it into an InterpreterError."""
 
-    def __init__(self, code: str, message: str, legal: str = "", notes: tuple[Note, ...] = ()):
+    def __init__(self, code: str, message: str, legal: str = "", notes: tuple[Note, ...] = (), located: bool = False):
         super().__init__(message)
         self.code = code
         self.message = message
         self.legal = legal
         self.notes = notes
+        self.located = located  # the notes say in which program it was
 
     def at(self, loc: Loc, program: tuple[int, ...]) -> InterpreterError:
-        where = Note(f"in program ({', '.join(map(str, program))})")
-        return InterpreterError([Diagnostic(self.code, self.message, loc, "error", (*self.notes, where), self.legal)])
+        where = () if self.located else (Note(f"in program ({', '.join(map(str, program))})"),)
+        return InterpreterError([Diagnostic(self.code, self.message, loc, "error", (*self.notes, *where), self.legal)])

@@ -15,6 +15,13 @@ from tileir.ir.expr import Expr
 from tileir.ir.location import UNKNOWN, Loc
 from tileir.ir.types import I32, I64, Elem, GlobalType, SharedType, TileType, Type
 
+
+class Text(str):
+    """An attribute that is a text in quotes; a plain string is a word."""
+
+    __slots__ = ()
+
+
 AttrValue = int | float | bool | str | Elem | tuple[Any, ...] | None
 
 
@@ -134,7 +141,8 @@ def _attr_key(value: AttrValue) -> Any:
 
 @dataclass(frozen=True)
 class AbiArgument:
-    """One argument of the compiled kernel. `kind` is "view" (a pointer), "symbol" or "scalar"."""
+    """One argument of the compiled kernel. `kind` is "view" (a pointer), "symbol", "scalar" or "reports" (a pointer,
+    see `tileir.ir.reports`)."""
 
     name: str
     kind: str
@@ -191,6 +199,10 @@ class Kernel:
                         out.append(AbiArgument(d, "symbol", TileType(elems[d])))
             else:
                 out.append(AbiArgument(arg.name, "scalar", arg.type))
+        from tileir.ir import reports
+
+        if reports.reports(self):
+            out.append(AbiArgument(reports.ARGUMENT, "reports", reports.TYPE))
         return out
 
     def key(self) -> tuple[Any, ...]:

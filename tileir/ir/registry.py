@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from tileir.ir.core import AttrValue, Block
+from tileir.ir.core import AttrValue, Block, Text
 from tileir.ir.diagnostics import Note, error
 from tileir.ir.location import UNKNOWN, Loc
 from tileir.ir.types import MAX_ELEMENTS, GlobalType, SharedType, TileType, Type
@@ -22,7 +23,7 @@ REQUIRED = _Required()
 
 @dataclass(frozen=True)
 class AttrSpec:
-    """An attribute. `kind` is int, number, bool, word, symbol, elem or shape (a list of integers).
+    """An attribute. `kind` is int, number, bool, word, text, symbol, elem or shape (a list of integers).
 
     Positional attributes are written first in `<…>` without a name; the others are written `<name = value>`, or
     `(…, name = value)` when `paren` is set. An attribute equal to its default is not printed.
@@ -236,6 +237,7 @@ _KINDS = {
     "bool": "true or false",
     "constant": "a number, true or false",
     "word": "a word",
+    "text": "a text in quotes",
     "symbol": "a dimension symbol such as M",
     "elem": "an element type such as bf16",
     "shape": "a list of integers such as [64, 64]",
@@ -267,7 +269,9 @@ def _fits(spec: AttrSpec, value: AttrValue) -> bool:
         case "constant":
             return isinstance(value, int | float | bool)
         case "word" | "symbol":
-            return isinstance(value, str) and (not spec.choices or value in spec.choices)
+            return isinstance(value, str) and not isinstance(value, Text) and (not spec.choices or value in spec.choices)
+        case "text":
+            return isinstance(value, Text)
         case "elem":
             return isinstance(value, Elem)
         case "shape":
@@ -281,6 +285,8 @@ def format_attr(value: AttrValue) -> str:
         return "true" if value else "false"
     if isinstance(value, float):
         return format_float(value)
+    if isinstance(value, Text):
+        return json.dumps(value, ensure_ascii=False)
     if isinstance(value, tuple):
         return "[" + ", ".join(format_attr(v) for v in value) + "]"
     return str(value)

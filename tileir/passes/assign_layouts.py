@@ -149,6 +149,13 @@ class _Apply:
             types = [t.with_layout(operands[0].tile.layout) for t in types]
         elif picks_rows(op):
             self._index(rw, op, operands, types[0].layout)
+        elif op.name in ("print", "assert"):
+            bound = [self.of(v) for v in op.operands if is_tile(v) and not is_free(v)]
+            for i, v in enumerate(op.operands):
+                if is_tile(v):
+                    alone = is_free(v) and (op.name == "print" or not bound)
+                    wanted = coalesced(v.tile, None, None, self.waves) if alone else None
+                    operands[i] = self.convert(rw, v, wanted or (self.of(v) if op.name == "print" else bound[0]))
         else:
             operands = [self.convert(rw, v, self.of(v)) if is_tile(v) else rw.use(v) for v in op.operands]
         new = rw.op(

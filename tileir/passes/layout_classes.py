@@ -72,6 +72,9 @@ class Classes:
                 self._join(v, op.result)
         elif op.name == "mma" and len(op.operands) > 2:
             self._join(op.operands[2], op.result)
+        elif op.name == "assert":
+            for v in op.operands[1:]:
+                self._join(op.operands[0], v)
         elif is_atomic(op):
             at = get(op.name).access_position
             assert at is not None

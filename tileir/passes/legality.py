@@ -19,7 +19,7 @@ WIDE_DIRECT_BYTES = 16  # the copies that `direct` means: one b128 per lane
 # Ops that move a value without looking at it: any element that fits in memory will do.
 _MOVES = frozenset(
     "load store bitcast pack unpack transpose reshape broadcast fill constant where shared_alloc shared_load shared_load_transposed shared_store "
-    "copy_async convert_layout swap_lanes shuffle_lanes select_registers for while if guard yield accessible".split()
+    "copy_async convert_layout swap_lanes shuffle_lanes select_registers for while if guard yield accessible print assert".split()
 )
 
 

@@ -18,6 +18,7 @@ at schedules. What the chip cannot do – element types, matrix shapes, sizes of
 
 from __future__ import annotations
 
+from tileir.ir import reports
 from tileir.ir.core import AttrValue, Kernel, Op
 from tileir.ir.diagnostics import CompileError, Diagnostic
 from tileir.ir.rewriter import Rewriter, Rule, rewrite
@@ -40,7 +41,7 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
     for check in (check_kernel, check_mma, check_copies):
         found += check(kernel, ctx.target)
     decisions = apply_schedule(kernel, ctx, found)
-    new = rewrite(kernel, _attach(decisions))
+    new = rewrite(rewrite(kernel, _attach(decisions)), _locate(len(kernel.grid)))
     new.attrs = {"target": ctx.target.name, **kernel.attrs, **decisions.kernel}
     stated = [v.tile.layout.num_waves for v, _ in laid_out_values(new) if v.tile.layout is not None]
     if stated and "waves" not in new.attrs:
@@ -59,6 +60,20 @@ def _attach(decisions: Decisions) -> Rule:
             return False
         attrs: dict[str, AttrValue] = {**op.attrs, **extra}
         rw.copy(op, attrs=attrs)
+        return True
+
+    return rule
+
+
+def _locate(rank: int) -> Rule:
+    """Hands `print` and `assert` the position in the grid, before the order of workgroups changes what the hardware says."""
+
+    def rule(rw: Rewriter, op: Op) -> bool:
+        if op.name not in reports.OPS or op.attrs.get("ids"):
+            return False
+        ids = rw.op("program_id", num_results=rank, hint="at", loc=op.loc).results
+        operands = [*(rw.use(v) for v in op.operands), *ids]
+        rw.op(op.name, operands, {**op.attrs, "ids": rank}, loc=op.loc, operand_locs=op.operand_locs)
         return True
 
     return rule

@@ -25,7 +25,7 @@ class Slot:
 
 def size_of(abi: AbiArgument) -> int:
     """Bytes of an argument: pointers 8, i1 one byte, everything else its element's size."""
-    if abi.kind == "view":
+    if abi.kind in ("view", "reports"):
         return POINTER_BYTES
     assert isinstance(abi.type, TileType)
     return abi.type.elem.bytes

@@ -1,7 +1,8 @@
 """Launching what only a code object is left of: its section `.tileir.meta` says what a launcher must know.
 
 The section is JSON: `kernel`, `target`, `args` in the order of the kernel arguments, each with `name`, `kind` (view, symbol,
-scalar), `type`, and for views `dims`, `strides` and `written`; `grid` as expressions of the language; `block`; `alias`.
+scalar, reports), `type`, and for views `dims`, `strides` and `written`; `grid` as expressions of the language; `block`; `alias`;
+`reports` for kernels that print or assert, the sites that records name by their numbers.
 """
 
 from __future__ import annotations
@@ -55,7 +56,10 @@ def signature(compiled: Compiled) -> Kernel:
     if compiled.kernel is not None:
         return compiled.kernel
     try:
-        return parse(_text(compiled.interface), "<code object>").kernels[0]
+        kernel = parse(_text(compiled.interface), "<code object>").kernels[0]
+        if compiled.interface.get("reports"):
+            kernel.attrs["reports"] = True
+        return kernel
     except (CompileError, KeyError, TypeError, IndexError) as e:
         raise DeviceError(f"the code object does not describe its arguments: {e}") from None
 

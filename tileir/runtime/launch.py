@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +14,7 @@ from tileir.interpreter.arrays import array_info, check_writable, share_memory
 from tileir.ir.binding import ArrayInfo, Binding, LaunchError, bind, check_overlap
 from tileir.ir.core import AbiArgument, Kernel, Value
 from tileir.ir.diagnostics import Diagnostic
+from tileir.ir.reports import ARGUMENT, Site
 from tileir.ir.types import Elem, GlobalType
 from tileir.passes.split_access import contiguous_dim
 from tileir.runtime.compiled import Compiled
@@ -22,6 +23,7 @@ from tileir.runtime.host_memory import Region, allocation, merged, placed
 from tileir.runtime.interchange import Elsewhere, as_array
 from tileir.runtime.interface import signature, written
 from tileir.runtime.packing import pack, packed_elem, unpack
+from tileir.runtime.reports import ReportBuffer, sites_of
 from tileir.runtime.warm import WarmLaunches
 
 Array = np.ndarray[Any, Any]
@@ -75,6 +77,7 @@ class Launcher:
         self._writes = written(compiled)
         self._views = [a for a in self._kernel.args if isinstance(a.type, GlobalType)]
         self._abi = self._kernel.abi()
+        self._sites = sites_of(compiled)
         self._device = device
         self._warm = WarmLaunches(self._kernel, self._writes, device)
 
@@ -139,6 +142,8 @@ class Launcher:
         try:
             host.place()
             views = {k: v if isinstance(v, BufferView) else host.view(self._kernel, k) for k, v in given.items()}
+            if self._sites:
+                views[ARGUMENT] = host.reports(self._sites, len(binding.grid)).view
             yield [_argument(a, binding, views) for a in self._abi], host
         finally:
             host.release()
@@ -198,7 +203,7 @@ def _info(value: Any) -> Any:
 
 
 def _argument(abi: AbiArgument, binding: Binding, views: Mapping[str, BufferView]) -> Argument:
-    if abi.kind == "view":
+    if abi.kind in ("view", "reports"):
         return Argument(abi, views[abi.name])
     return Argument(abi, binding.symbols[abi.name] if abi.kind == "symbol" else binding.scalars[abi.name])
 
@@ -263,11 +268,12 @@ class _Placement:
         self._arrays = arrays
         self._written = written
         self._regions: list[_Region] = []
+        self._reports: ReportBuffer | None = None
 
     @property
     def used(self) -> bool:
-        """Whether there are arrays of the host at all."""
-        return bool(self._arrays)
+        """Whether something must come back to the host: arrays of it, or reports."""
+        return bool(self._arrays) or self._reports is not None
 
     def place(self) -> None:
         """Allocates and copies in."""
@@ -300,18 +306,32 @@ class _Placement:
             offset = region.elem.run_bytes(offset)
         return BufferView(region.buffer, arg.type.elem, info.shape, info.strides, offset)
 
+    def reports(self, sites: Sequence[Site], rank: int) -> ReportBuffer:
+        """A buffer for what the kernel prints and asserts, which `bring_back` delivers."""
+        self._reports = ReportBuffer(sites, self._device, rank)
+        return self._reports
+
     def bring_back(self) -> None:
-        """Copies every allocation of which the kernel writes a view back to the host."""
+        """Copies every allocation of which the kernel writes a view back to the host, and delivers reports. Raises
+        AssertionFailed."""
         for r in self._regions:
             if r.changes and r.host.nbytes:
                 count = r.host.nbytes
                 data = self._device.copy_out(r.buffer, count if r.elem is None else r.elem.run_bytes(count))
                 r.host.bytes()[...] = data if r.elem is None else unpack(data, r.elem, count)
+        if self._reports is not None:
+            self._reports.deliver()
 
     def release(self) -> None:
         """Frees all buffers; the first error is raised when all are freed."""
         regions, self._regions = self._regions, []
         errors: list[Exception] = []
+        reports, self._reports = self._reports, None
+        if reports is not None:
+            try:
+                reports.release()
+            except Exception as e:
+                errors.append(e)
         for r in regions:
             try:
                 self._device.free(r.buffer)

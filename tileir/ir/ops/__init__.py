@@ -13,6 +13,7 @@ from tileir.ir.ops import (
     program,
     random,
     reduce,
+    report,
     shape,
     wave,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "program",
     "random",
     "reduce",
+    "report",
     "shape",
     "wave",
 ]

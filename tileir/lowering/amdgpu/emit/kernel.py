@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+from tileir.ir import reports
 from tileir.ir.binding import written_views
 from tileir.ir.core import Block, Kernel, Op
 from tileir.ir.expr import Expr
@@ -19,6 +20,7 @@ from tileir.lowering.amdgpu.emit import (
     matrix,
     reduce,
     registers,
+    report,
     shared,
     streams,
     views,
@@ -56,6 +58,7 @@ def emit_module(kernel: Kernel, target: Target, *, sparing: bool = False, pinned
     for a in kernel.abi():
         if a.kind == "symbol":
             s.symbols[a.name] = (f"%sym_{a.name}", scalar_type(a.type.elem))
+    s.report_sites = {op: i for i, op in enumerate(op for op in kernel.walk() if op.name in reports.OPS)}
     for arg in kernel.args:
         if not isinstance(arg.type, GlobalType):
             s.values[arg] = f"%arg_{arg.name}"
@@ -121,6 +124,8 @@ class _Ops:
             "if": lambda s, op: control.branch(op),
             "guard": lambda s, op: control.guard(op),
             "while": lambda s, op: control.repeat(op),
+            "print": report.print_values,
+            "assert": report.assertion,
             "sin": functions.turn,
             "cos": functions.turn,
             "philox_bits": lambda s, op: elementwise(s, op, philox),
@@ -196,6 +201,9 @@ def interface(kernel: Kernel) -> dict[str, object]:
     args: list[dict[str, object]] = []
     for a in kernel.abi():
         entry: dict[str, object] = {"name": a.name, "kind": a.kind}
+        if a.kind == "reports":
+            args.append(entry)
+            continue
         if isinstance(a.type, GlobalType):
             entry.update(type=a.type.elem.name, dims=list(a.type.dims), written=a.name in written)
             if a.type.strides is not None:
@@ -210,6 +218,7 @@ def interface(kernel: Kernel) -> dict[str, object]:
         "grid": [str(e) for e in kernel.grid],
         "block": [waves * WAVE, 1, 1],
         "alias": [list(pair) for pair in kernel.aliases],
+        **({"reports": [site.data() for site in found]} if (found := reports.sites(kernel)) else {}),
         "params": {k: v if isinstance(v, int | float | bool) else str(v) for k, v in kernel.params.items()},
     }
 
@@ -245,6 +254,8 @@ def _module(s: State) -> str:
             attrs = ["llvm.nonnull"] + ([] if a.name in aliased else ["llvm.noalias"])
             attrs += [] if view in written else ["llvm.readonly"]
             args.append(f"%arg_{a.name}: !llvm.ptr<1> {{{', '.join(attrs)}}}")
+        elif a.kind == "reports":
+            args.append(f"%arg_{a.name}: !llvm.ptr<1> {{llvm.nonnull, llvm.noalias}}")
         else:
             t = a.type
             assert not isinstance(t, GlobalType)

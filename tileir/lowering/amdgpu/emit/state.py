@@ -40,6 +40,7 @@ class State:
     sparing: bool = False  # keep few registers in use, at the price of waiting for memory
     pinned: bool = False  # tie operands in the vector file, too
     needs_zeros: bool = False
+    report_sites: dict[Op, int] = field(default_factory=dict[Op, int])  # `print` and `assert`, numbered in program order
     streams: dict[Op, Stream] = field(default_factory=dict[Op, "Stream"])
     targets: set[object] = field(default_factory=set[object])  # what direct copies fill, as far as it is in registers
     starts: dict[tuple[int, int], str] = field(default_factory=dict[tuple[int, int], str])  # the rest: from where, by block
