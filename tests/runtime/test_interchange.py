@@ -171,6 +171,16 @@ def test_arrays_of_the_gpu_are_not_copied(standin: Standin, hip: HipDevice, wrap
         assert binding.symbols == {"M": 5, "N": 7, "SX": 7, "SY": 7} and binding.scalars["f"] == factor
 
 
+def test_a_consumer_gets_finished_work(standin: Standin, hip: HipDevice) -> None:
+    """Whatever stream it names; -1 says that it waits itself."""
+    x, stream = hip.array(np.zeros(4, np.float32)), hip.stream()
+    for request, waits in (({}, True), ({"stream": 0}, True), ({"stream": -1}, False)):
+        hip.fill(x.buffer, 1, stream=stream)
+        x.__dlpack__(**request)
+        assert stream.done == waits
+    stream.synchronize()
+
+
 @pytest.mark.parametrize("wrap", [OnlyDlpack, OnlyCuda, Tensor])
 def test_strided_arrays_of_the_gpu(hip: HipDevice, wrap: Any) -> None:
     base = np.arange(200, dtype=np.float32).reshape(10, 20)

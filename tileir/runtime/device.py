@@ -116,9 +116,12 @@ class BufferView:
         return np.ndarray(self.shape, self.elem.np, raw.data, self.offset - low, strides).copy("C")
 
     def __dlpack__(self, **request: Any) -> object:
-        """A DLPack capsule of the memory itself, for PyTorch, CuPy, JAX and others. Options as the DLPack protocol says."""
+        """A DLPack capsule of the memory itself, for PyTorch, CuPy, JAX and others. Options as the DLPack protocol says. Waits for
+        everything that the device has to do, whatever stream the consumer names, unless that is -1: it takes care itself."""
         from tileir.runtime.dlpack import export
 
+        if request.get("stream") != -1:
+            self.buffer.device.synchronize()
         return export(self, **request)
 
     def __dlpack_device__(self) -> tuple[int, int]:

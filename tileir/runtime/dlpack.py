@@ -88,8 +88,8 @@ class _Import:
 
 
 def import_(value: Any, device: Device) -> Any:
-    """What `as_array` makes of an object that speaks DLPack. The capsule is asked for without copying, and for a GPU without
-    waiting: the launch must be on the stream on which the array is written, or behind it."""
+    """What `as_array` makes of an object that speaks DLPack. The capsule is asked for without copying, and without a
+    stream: what it holds is ready for the default stream."""
     kind, index = value.__dlpack_device__()
     if kind not in (*_HOST, CUDA, ROCM):
         return Elsewhere(f"a device of DLPack type {int(kind)}")
@@ -149,7 +149,7 @@ def _drop(capsule: int) -> None:
 def export(
     view: BufferView, *, max_version: tuple[int, int] | None = None, copy: bool | None = None, **_: Any
 ) -> object:
-    """A capsule of the memory of a view. Work that writes it must be done, or be on the stream on which it is used.
+    """A capsule of the memory of a view; the caller sees to it that work that writes it is done, or in order with what follows.
     Raises DeviceError for memory that nobody else can see, BufferError if a copy is asked for."""
     kind = _type_of(view.elem)
     if kind is None:
