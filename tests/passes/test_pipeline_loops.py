@@ -128,6 +128,49 @@ def test_waits_are_as_weak_as_they_may_be(chip: str, path: str, depth: int, patt
             assert {d.code for d in e.value.diagnostics} == {"E1030"}, (place, name)
 
 
+@pytest.mark.parametrize("pattern", ["interleave", "ping_pong", "ping_pong slices 2 x 2"])
+@pytest.mark.parametrize(("chip", "path"), [("gfx950", "direct"), ("gfx942", "via_registers")])
+@pytest.mark.parametrize("tile", [(256, 256, 64), (192, 256, 32), (256, 128, 64)])
+def test_waits_of_large_tiles(tile: tuple[int, int, int], chip: str, path: str, pattern: str) -> None:
+    """Eight waves, two on each SIMD: every wait and barrier of the loop is needed, also where halves of the waves are apart."""
+    m, n, k = tile
+    text = GEMM.replace("BM: int = 64, BN: int = 64, BK: int = 32", f"BM: int = {m}, BN: int = {n}, BK: int = {k}")
+    kernel = final(scheduled(chip, path, 2, text, more=f"  waves %acc 2 x 4\n{loop(pattern)}"), chip)
+    steady = loops(kernel)[0]
+    assert sum(op.name == "mfma" for op in steady.walk()) >= 24
+    places = [op for op in steady.walk() if op.name in ("wait", "barrier")]
+    redundant = 0
+    for place in places:
+        for name in list(place.attrs) or [""]:
+            try:
+                check_synchronised(_weakened(kernel, place, name))
+            except CompileError as e:
+                assert {d.code for d in e.diagnostics} == {"E1030"}
+            else:
+                redundant += 1
+                assert "ping_pong" in pattern, (
+                    place,
+                    name,
+                )  # clusters are closed by barriers that memory does not need
+    if "ping_pong" in pattern:
+        assert redundant < len(places)
+
+
+def test_halves_must_meet_again() -> None:
+    """Case barrier-parity: one half counts a barrier more, on one way through a branch or for good."""
+    text = scheduled("gfx950", "direct", 2, more="  waves %acc 2 x 4\n" + loop("ping_pong")).replace("= 64", "= 128")
+    kernel = final(text, "gfx950")
+
+    def without(half: int) -> Kernel:
+        return rewrite(kernel, lambda rw, op: op.name == "barrier_of" and op.attrs["half"] == half)
+
+    for half in (0, 1):
+        with pytest.raises(CompileError) as e:
+            check_synchronised(without(half))
+        (d,) = e.value.diagnostics
+        assert d.code == "E1034" and "barriers" in d.message and d.legal
+
+
 def _weakened(kernel: Kernel, place: Op, name: str) -> Kernel:
     def rule(rw: Any, op: Op) -> bool:
         if op is not place:
