@@ -438,6 +438,16 @@ class Ops:
         """The same bits read as another element type of equal width."""
         return self.emit_one("bitcast", [x], {"elem": elem}, name)
 
+    def unpack(self, x: Operand, elem: Elem, *, name: str = "") -> Tile:
+        """The elements that lie in the bits of integers, the first in the lowest: the last dimension grows. For
+        weights of 4 bits that come as bytes, and the like."""
+        return self.emit_one("unpack", [x], {"elem": elem}, name)
+
+    def pack(self, x: Operand, elem: Elem, *, name: str = "") -> Tile:
+        """Elements along the last dimension as the bits of integers, the first in the lowest; the inverse of
+        `unpack`."""
+        return self.emit_one("pack", [x], {"elem": elem}, name)
+
     def assume(self, condition: Operand) -> None:
         """States a fact about scalars that the compiler may use. The interpreter checks it; a launch that breaks it
         is undefined."""
