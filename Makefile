@@ -1,6 +1,6 @@
 # Everything runs in .venv, made from constraints.txt on first use.
 #   make test      everything that the gate runs: lint, types, unit tests, file tests
-#   make demo      compile examples/gemm.tile for both chips and run it on the simulator
+#   make demo      compile examples/gemm.tile for both chips and run it, on GPUs where there are any, else simulated
 #   make nightly   the long tests
 # PYTHON chooses the interpreter of the environment; PYTEST_ARGS goes to pytest (for example "-n 2").
 

@@ -89,6 +89,22 @@ def test_streams_keep_what_they_copy(standin: Standin, hip: HipDevice) -> None:
     stream.close()
 
 
+def test_streams_of_other_libraries(standin: Standin, hip: HipDevice) -> None:
+    """They are not ours to destroy; 0 is the default stream, which PyTorch uses unless told otherwise."""
+    own, before = hip.stream(), standin.alive()
+    x, y = hip.array(np.ones((5, 7), np.float32)), hip.empty((5, 7), np.float32)
+    for handle in (0, own.handle):
+        hip.fill(y.buffer, 0)
+        stream = hip.foreign_stream(handle)
+        assert stream.handle == handle
+        launch(scale("gfx950"), {"X": x, "Y": y, "f": 2}, hip, stream=stream)
+        stream.synchronize()
+        assert (y.numpy() == 2).all()
+        stream.close()
+        del stream
+    assert standin.alive()["streams"] == before["streams"]
+
+
 def test_events_measure(hip: HipDevice) -> None:
     stream, start, end = hip.stream(), hip.event(), hip.event()
     buffer = hip.alloc(1 << 20)

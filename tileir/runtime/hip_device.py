@@ -71,12 +71,14 @@ class HipStream(Stream):
         super().__init__(device)
         self._library = device.library
         self._pending: list[Any] = []
-        self._own = handle is None
+        self._destroy: Any = None  # for streams of other libraries, among them 0, the default stream
+        if handle is not None:
+            self.handle = handle
+            return
         with device.current():
-            self.handle = handle or self._library.handle("hipStreamCreateWithFlags", NON_BLOCKING_STREAM)
-            if self._own:
-                self._destroy = weakref.finalize(self, self._library.release, "hipStreamDestroy", self.handle)
-                self._destroy.atexit = False
+            self.handle = self._library.handle("hipStreamCreateWithFlags", NON_BLOCKING_STREAM)
+            self._destroy = weakref.finalize(self, self._library.release, "hipStreamDestroy", self.handle)
+            self._destroy.atexit = False
 
     def keep(self, value: Any) -> None:
         """Keeps host memory for the work that was given to the stream."""
@@ -96,7 +98,7 @@ class HipStream(Stream):
         self._library.call("hipStreamWaitEvent", self.handle, event.handle, 0)
 
     def close(self) -> None:
-        if self._own and self._destroy.detach() is not None:
+        if self._destroy is not None and self._destroy.detach() is not None:
             self._library.call("hipStreamDestroy", self.handle)
 
 
@@ -279,9 +281,8 @@ class HipDevice(Device):
         module = self._modules.get(compiled.hsaco)
         if module is None:
             with self.current():
-                module = HipModule(
-                    self.library, compiled.hsaco, self.name, self.isa, self.rocm, self.properties.lds_bytes
-                )
+                lds = max(self.properties.lds_bytes, get_target(self.isa.chip).lds_bytes)  # some ROCm report less
+                module = HipModule(self.library, compiled.hsaco, self.name, self.isa, self.rocm, lds)
             self._modules[compiled.hsaco] = module
         return module.function(signature(compiled).name, dynamic_lds)
 
