@@ -16,12 +16,13 @@ from tests.kernels.test_gemm_forms import FORMS, NUMPY, OUT, SUM, stored
 from tests.passes.lds_tracer import Trace, bytes_of, degree, rule, traced
 from tileir import kernels
 from tileir.frontend import parse
-from tileir.ir.core import Kernel, Module
+from tileir.ir.core import Kernel, Module, Op
 from tileir.ir.diagnostics import CompileError, Log
 from tileir.ir.printer import print_module
 from tileir.layout import SharedLayout
 from tileir.lowering.amdgpu.compile import Compiled, Options, compile_kernel
 from tileir.passes.explain_lds import BufferReport, analyse
+from tileir.passes.lds_accesses import FRAGMENTS
 from tileir.passes.manager import run_pipeline
 from tileir.runtime import launch
 from tileir.target import get as get_target
@@ -126,7 +127,7 @@ def conflicts_of_any_size(chip: str, name: str, dtype: str, tiles: list[Tile]) -
     for tile in tiles:
         module = parse(text, "f.tile", parameters(dtype, tile), kernel=f"gemm_{name}")
         try:
-            result = run_pipeline(module, f"gemm_{name}", chip)
+            result = run_pipeline(module, f"gemm_{name}", chip, stop_after="layout-lds")
         except CompileError as e:
             assert {d.code for d in e.diagnostics} <= {"E0861", "E0863"}, (tile, e)
             continue
@@ -511,7 +512,10 @@ def test_final_text_is_what_is_analysed() -> None:
     module = parse(kernels.source("gemm_forms"), "f.tile", parameters("bf16", (64, 64, 64)), kernel="gemm_tn")
     kernel: Kernel = run_pipeline(module, "gemm_tn", "gfx950").kernel
     found = analyse(kernel, get_target("gfx950"))
-    names = {"shared_load", "shared_load_transposed", "shared_store", "copy", "copy_async"}
-    in_text = [op for op in kernel.walk() if op.name in names]
-    assert {op for r in found for op in r.ops} == set(in_text)
+    names = {"shared_load", "shared_load_transposed", "shared_store", "copy", "copy_async", "copy_async_part", *FRAGMENTS}
+
+    def what(op: Op) -> tuple[str, int]:  # the instructions of one op of the text are reported together
+        return FRAGMENTS.get(op.name, op.name), op.loc.line
+
+    assert {what(op) for r in found for op in r.ops} == {what(op) for op in kernel.walk() if op.name in names}
     assert all(r.offset is not None for r in found)

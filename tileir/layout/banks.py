@@ -266,11 +266,11 @@ def rank_arguments(
     return tuple(out)
 
 
-class _Slab(Access):
-    """A direct-to-LDS load: its addresses do not depend on the layout."""
+class Consecutive(Access):
+    """Lanes that write consecutive places, whatever the layout: ``rows`` are the numbers of the places, -1 for idle lanes."""
 
     def addresses(self, shared: SharedLayout) -> IntArray:
-        return self.rows * self.rule.bytes_per_lane
+        return np.where(self.rows < 0, -1, self.rows * self.rule.bytes_per_lane)
 
 
 @dataclass(frozen=True, eq=False)
@@ -389,7 +389,7 @@ def prove(shared: SharedLayout, accesses: Sequence[Access], *, direct: BankRule 
                 f"{direct.op} cannot fill {shared}: its {direct.bytes_per_lane}-byte pieces must stay whole"
             )
         lane = np.arange(WAVE, dtype=np.int64)[None]
-        accesses = [*accesses, _Slab("direct write", direct, lane, 0 * lane)]
+        accesses = [*accesses, Consecutive("direct write", direct, lane, 0 * lane)]
     proofs: list[AccessProof] = []
     for access in accesses:
         addresses = access.addresses(shared)

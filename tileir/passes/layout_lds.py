@@ -32,6 +32,7 @@ from tileir.passes.lds_accesses import (
     access_of,
     as_matrix,
     copied,
+    copies_by_place,
     direct_rule,
     lds_instruction,
     over_buffer,
@@ -72,7 +73,8 @@ def uses_of(buffer: Value, users: list[Op]) -> tuple[tuple[_Use, ...], int | Non
     direct: int | None = None
     for op in users:
         if op.name == "copy":
-            found.append(_Use("copy", shared.elem.bytes, None, op.loc.line))
+            if not copies_by_place(shared.elem):
+                found.append(_Use("copy", shared.elem.bytes, None, op.loc.line))
             continue
         if op.name in DIRECT:
             width = op.attrs["bytes"]

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tileir.ir.core import Kernel, Op
-from tileir.ir.types import FragmentType, SharedType, TileType
+from tileir.ir.types import Elem, FragmentType, SharedType, TileType
 from tileir.layout import Layout, LayoutError, SharedLayout
-from tileir.layout.banks import Access
+from tileir.layout.banks import Access, Consecutive
 from tileir.layout.linear import WAVE
 from tileir.passes.transposing_reads import READS, addressed_layout
 from tileir.target import Target
@@ -129,14 +129,26 @@ def access_of(op: Op, shared: SharedType, threads: int, target: Target) -> Acces
     return Access(name, found.rule, np.where(found.rows < 0, -1, row), np.where(found.rows < 0, 0, col))
 
 
+def copies_by_place(elem: Elem) -> bool:
+    """Whether an element-wise copy writes the places of a buffer in their order, so that no write conflicts whatever the layout: where
+    elements, or the least run of them that is whole bytes, are a power of two of bytes. Else it goes by the order of elements."""
+    size = elem.unit[1]
+    return size & (size - 1) == 0
+
+
 def copied(name: str, shared: SharedType, threads: int, target: Target) -> Access:
-    """Element-wise copies: the threads of the workgroup take consecutive elements in turn."""
+    """Element-wise copies: the threads of the workgroup take consecutive places, or elements, in turn (see `copies_by_place`)."""
     rows, cols = shared.matrix
     together, size = shared.elem.unit
-    cols //= together
-    index = np.arange(-(-rows * cols // threads) * threads, dtype=np.int64).reshape(-1, WAVE)
-    inside = index < rows * cols
     rule = target.lds_access(lds_instruction("write", size))
-    active = inside.any(axis=1)
-    row, col = np.where(inside, index // cols, -1)[active], np.where(inside, index % cols * together, 0)[active]
-    return Access(name, rule, row, col)
+    total = rows * cols // together
+    if copies_by_place(shared.elem):
+        assert shared.layout is not None
+        total = shared.layout.size_bytes // size
+    index = np.arange(-(-total // threads) * threads, dtype=np.int64).reshape(-1, WAVE)
+    index = np.where(index < total, index, -1)
+    index = index[(index >= 0).any(axis=1)]
+    if copies_by_place(shared.elem):
+        return Consecutive(name, rule, index, 0 * index)
+    row, col = np.divmod(index, cols // together)
+    return Access(name, rule, np.where(index < 0, -1, row), np.where(index < 0, 0, col * together))

@@ -125,21 +125,38 @@ def element_of(w: Writer, shared: SharedLayout, byte: str) -> str:
 
 def source(w: Writer, shared: SharedLayout, offset: str) -> tuple[str, str]:
     """(row, column) of the element that belongs to a (slab-relative) offset, a hoisted value; hoisted."""
-    whole = shared.row_bytes
 
-    def place() -> tuple[str, str]:
-        if shared.kind == "blocks":
-            return _block_source(w, shared, offset)
-        image = w.hoist(("slab source", shared, offset), lambda: _source_image(w, shared, offset))
-        if whole & whole - 1:
-            return w.binary("udiv", image, w.const(whole)), w.binary("urem", image, w.const(whole))
-        row = w.binary("lshr", image, w.const(whole.bit_length() - 1))
-        return row, w.binary("and", image, w.const(whole - 1))
+    def row() -> str:
+        return _dense_place(w, shared, offset)[0]
 
     def col() -> str:
-        return element_of(w, shared, place()[1])
+        return element_of(w, shared, _dense_place(w, shared, offset)[1])
 
-    return w.hoist(("slab row", shared, offset), lambda: place()[0]), w.hoist(("slab col", shared, offset), col)
+    return w.hoist(("slab row", shared, offset), row), w.hoist(("slab col", shared, offset), col)
+
+
+def place(w: Writer, shared: SharedLayout, offset: str) -> tuple[str, str]:
+    """(row, byte in the row) that lie at a byte offset of the buffer; in padding, a row or a byte beyond the tile."""
+    if shared.kind == "padded":
+        row = w.binary("udiv", offset, w.const(shared.args[0]))
+        return row, w.binary("sub", offset, w.mul(row, shared.args[0]))
+    if shared.kind == "slabs":
+        size, pitch = shared.args
+        slab = w.binary("udiv", offset, w.const(pitch))
+        inside = w.binary("sub", offset, w.mul(slab, pitch))
+        row, byte = _dense_place(w, shared, w.binary("add", w.mul(slab, size), inside))
+        return w.select(w.icmp("ult", inside, w.const(size)), row, w.const(shared.rows), "i32"), byte
+    return _dense_place(w, shared, offset)
+
+
+def _dense_place(w: Writer, shared: SharedLayout, offset: str) -> tuple[str, str]:
+    """As `place`, slabs lying one behind the other."""
+    if shared.kind == "blocks":
+        return _block_source(w, shared, offset)
+    image, whole = _source_image(w, shared, offset), shared.row_bytes
+    if whole & whole - 1:
+        return w.binary("udiv", image, w.const(whole)), w.binary("urem", image, w.const(whole))
+    return w.binary("lshr", image, w.const(whole.bit_length() - 1)), w.binary("and", image, w.const(whole - 1))
 
 
 def _source_image(w: Writer, shared: SharedLayout, offset: str) -> str:
