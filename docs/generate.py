@@ -42,6 +42,7 @@ CATEGORIES = (
     ("elementwise", "Elementwise"),
     ("shape", "Shape"),
     ("reduce", "Reductions"),
+    ("scan", "Scans"),
     ("contract", "Matrix product"),
     ("random", "Random numbers"),
     ("control", "Control flow"),

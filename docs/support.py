@@ -47,6 +47,24 @@ _SHAPED = {
     "reduce_max": "%r = reduce_max(%t, axis = 1)\n  store(%r, %Z[%i * 16 +: 16, 0 +: 1])",
     "reduce_min": "%r = reduce_min(%t, axis = 1)\n  store(%r, %Z[%i * 16 +: 16, 0 +: 1])",
     "reduce_mul": "%r = reduce_mul(%t, axis = 1)\n  store(%r, %Z[%i * 16 +: 16, 0 +: 1])",
+    **{
+        name: f"%r = {name}(%t, axis = 1)\n  store(%r, %Z[%i * 16 +: 16, 0 +: 1])"
+        for name in ("reduce_and", "reduce_or", "reduce_xor")
+    },
+    **{
+        name: f"%r = {name}(%t, axis = 1)\n  store(%r, %Z[%i * 16 +: 16, 0 +: 32])"
+        for name in ("scan_add", "scan_mul", "scan_max", "scan_min")
+    },
+    **{
+        name: f"%p = {name}(%t, axis = 1)\n  %r = where(%p == 3, load(%X[%i * 16 +: 16, 0 +: 1]), load(%X[%i * 16 +: 16, 1 +: 1]))\n"
+        "  store(%r, %Z[%i * 16 +: 16, 0 +: 1])"
+        for name in ("reduce_argmax", "reduce_argmin")
+    },
+    **{
+        name: f"%p = {name}(%t == %t, axis = 1)\n  %r = where(%p, load(%X[%i * 16 +: 16, 0 +: 1]), load(%X[%i * 16 +: 16, 1 +: 1]))\n"
+        "  store(%r, %Z[%i * 16 +: 16, 0 +: 1])"
+        for name in ("any", "all")
+    },
     "for": "%r = for %k = 0 to N step 1 carry(%x = %t) {\n    yield where(%k == 3, load(%X[%k +: 16, 0 +: 32]), %x)\n  }\n"
     "  store(%r, %Z[%i * 16 +: 16, 0 +: 32])",
     "while": "%r, %k = while carry(%x = %t, %n = N) {\n    yield %n > 0\n  } do carry(%y = %x, %l = %n) {\n"

@@ -331,6 +331,58 @@ VECTORS: dict[str, list[Case]] = {
         case([a("i32", I32_MIN, -1, -7)], a("i32", -1), axis=0),
         case([a("i32", 9, 1, 2, 3)], a("i32", 9, 3), axis=0, parts=2, inner=1),
     ],
+    "reduce_and": [
+        case([a("i32", 12, -1, 10)], a("i32", 8), axis=0),
+        case([a("i8", 3, 5)], a("i8", 3, 5, -1), axis=0, parts=3, inner=1),
+    ],
+    "reduce_or": [case([a("i32", 12, 0, 3)], a("i32", 15), axis=0)],
+    "reduce_xor": [case([a("i32", 12, -1, 10)], a("i32", -7), axis=0)],
+    "reduce_argmax": [
+        case([np.array([[1, NAN, 3, 3], [NAN, -INF, NAN, NAN]], np.float32)], np.array([[2], [1]], np.int32), axis=1),
+        case([a("f32", NAN, NAN)], a("i32", 0), axis=0),
+        case([a("f32", -0.0, 0.0)], a("i32", 0), axis=0),
+        case([a("i8", -3, 5, 5, -128)], a("i32", 1), axis=0),
+    ],
+    "reduce_argmin": [
+        case([np.array([[NAN, 1, 3, 1]], np.float32)], np.array([[1]], np.int32), axis=1),
+        case([a("f64", 0.0, -0.0)], a("i32", 0), axis=0),
+        case([np.array([[4, 2], [2, 2]], np.int64)], np.array([[1, 0]], np.int32), axis=0),
+    ],
+    "any": [case([np.array([[True, False], [False, False]])], np.array([[True], [False]]), axis=1)],
+    "all": [case([np.array([[True, False], [True, True]])], np.array([[False], [True]]), axis=1)],
+    "scan_add": [
+        case([a("i32", 1, 2, 3, 4)], a("i32", 1, 3, 6, 10), axis=0),
+        case([a("i32", 1, 2, 3, 4)], a("i32", 0, 1, 3, 6), axis=0, exclusive=True),
+        case([a("i32", 1, 2, 3, 4)], a("i32", 10, 9, 7, 4), axis=0, reverse=True),
+        case([a("i32", 1, 2, 3, 4)], a("i32", 9, 7, 4, 0), axis=0, reverse=True, exclusive=True),
+        case([a("i8", 100, 100)], a("i8", 100, -56), axis=0),
+        case([a("f32", -0.0, -0.0)], a("f32", -0.0, -0.0), axis=0),
+        case([a("f32", -0.0, -0.0)], a("f32", 0.0, 0.0), axis=0, exclusive=True),
+        case(
+            [a("bf16", 256, 0.75, 0.75)], a("bf16", 256, 256, 258), axis=0
+        ),  # the whole sum is rounded, not every step
+        case([np.array([[1, 2], [3, 4]], np.float32)], np.array([[1, 2], [4, 6]], np.float32), axis=0),
+        case([a("i32", 1, 2, 3, 4, 5), a("i32", 3, 12)], a("i32", 1, 3, 6, 7, 12), axis=0, parts=2, inner=3),
+        case(
+            [a("i32", 1, 2, 3), a("i32", 3, 3)],
+            a("i32", 5, 3, 0),
+            axis=0,
+            parts=2,
+            inner=2,
+            reverse=True,
+            exclusive=True,
+        ),
+    ],
+    "scan_mul": [case([a("i32", 2, 3, 4)], a("i32", 1, 2, 6), axis=0, exclusive=True)],
+    "scan_max": [
+        case([a("f32", NAN, 1, NAN, 3)], a("f32", NAN, 1, 1, 3), axis=0),
+        case([a("f32", NAN, 1, NAN, 3)], a("f32", -INF, -INF, 1, 1), axis=0, exclusive=True),
+        case([a("i8", 1, 3, 2)], a("i8", -128, 1, 3), axis=0, exclusive=True),
+    ],
+    "scan_min": [
+        case([a("f32", 3, NAN, 1)], a("f32", INF, 3, 3), axis=0, exclusive=True),
+        case([a("i32", 5, 7, 6)], a("i32", 5, 6, 6), axis=0, reverse=True),
+    ],
     "reduce_min": [
         case([np.array([[1, NAN, 3], [NAN, NAN, NAN]], np.float32)], np.array([[1], [NAN]], np.float32), axis=1),
         case([a("f32", 0.0, -0.0, 0.0)], a("f32", -0.0), axis=0),

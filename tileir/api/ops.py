@@ -478,11 +478,44 @@ class Ops:
         n, element j of the axis counts to part (j / n) mod p; a part without elements is the neutral value."""
         return self.emit_one("reduce_min", [x], {"parts": parts, "inner": inner, "axis": axis}, name)
 
+    def reduce_and(self, x: Operand, *, axis: int, parts: int = 1, inner: int = 0, name: str = "") -> Tile:
+        """Bits that are set in every element along the axis. With `parts` = p and `inner` = n, element j of the
+        axis counts to part (j / n) mod p; a part without elements is the neutral value."""
+        return self.emit_one("reduce_and", [x], {"parts": parts, "inner": inner, "axis": axis}, name)
+
+    def reduce_or(self, x: Operand, *, axis: int, parts: int = 1, inner: int = 0, name: str = "") -> Tile:
+        """Bits that are set in any element along the axis. With `parts` = p and `inner` = n, element j of the axis
+        counts to part (j / n) mod p; a part without elements is the neutral value."""
+        return self.emit_one("reduce_or", [x], {"parts": parts, "inner": inner, "axis": axis}, name)
+
+    def reduce_xor(self, x: Operand, *, axis: int, parts: int = 1, inner: int = 0, name: str = "") -> Tile:
+        """Bits that are set in an odd number of elements along the axis. With `parts` = p and `inner` = n, element
+        j of the axis counts to part (j / n) mod p; a part without elements is the neutral value."""
+        return self.emit_one("reduce_xor", [x], {"parts": parts, "inner": inner, "axis": axis}, name)
+
     def reduce_mul(self, x: Operand, *, axis: int, parts: int = 1, inner: int = 0, name: str = "") -> Tile:
         """Product along the axis, in unspecified but fixed order; the interpreter multiplies in f64 and rounds
         once. Integers wrap. With `parts` = p and `inner` = n, element j of the axis counts to part (j / n) mod
         p; a part without elements is the neutral value."""
         return self.emit_one("reduce_mul", [x], {"parts": parts, "inner": inner, "axis": axis}, name)
+
+    def reduce_argmax(self, x: Operand, *, axis: int, name: str = "") -> Tile:
+        """Position along the axis of the largest element, of equal ones (0 and -0 are equal) the first. NaN is
+        passed over; if all are NaN the position is 0."""
+        return self.emit_one("reduce_argmax", [x], {"axis": axis}, name)
+
+    def reduce_argmin(self, x: Operand, *, axis: int, name: str = "") -> Tile:
+        """Position along the axis of the smallest element, of equal ones (0 and -0 are equal) the first. NaN is
+        passed over; if all are NaN the position is 0."""
+        return self.emit_one("reduce_argmin", [x], {"axis": axis}, name)
+
+    def any(self, x: Operand, *, axis: int, name: str = "") -> Tile:
+        """True where any element along the axis is."""
+        return self.emit_one("any", [x], {"axis": axis}, name)
+
+    def all(self, x: Operand, *, axis: int, name: str = "") -> Tile:
+        """True where every element along the axis is."""
+        return self.emit_one("all", [x], {"axis": axis}, name)
 
     def print(self, *value: Operand, message: str, limit: int = 16) -> None:
         """Prints a line once per workgroup: the message with the values in the places of `{}`. Of tiles the first
@@ -493,6 +526,96 @@ class Ops:
         """Stops the launch with an error where the condition is false: a scalar, or a tile of which every element
         must be true. The message shows scalars, and the values of tiles at the element that fails."""
         self.emit_none("assert", [condition, *value], {"message": Text(message)})
+
+    def scan_add(
+        self,
+        x: Operand,
+        *before: Operand,
+        axis: int,
+        exclusive: bool = False,
+        reverse: bool = False,
+        parts: int = 1,
+        inner: int = 0,
+        name: str = "",
+    ) -> Tile:
+        """Running sums; integers wrap, floats are added in unspecified but fixed order (the interpreter adds in f64
+        and rounds once). Element i of the axis of the result is made of elements 0 to i; with `exclusive` of
+        those before i and of what changes nothing (0, 1, the lowest or highest value; infinities for floats),
+        which is element 0; with `reverse` from the end. At the wave level `before` holds the total of each of
+        `parts` runs of `inner` elements."""
+        return self.emit_one(
+            "scan_add",
+            [x, *before],
+            {"exclusive": exclusive, "reverse": reverse, "parts": parts, "inner": inner, "axis": axis},
+            name,
+        )
+
+    def scan_mul(
+        self,
+        x: Operand,
+        *before: Operand,
+        axis: int,
+        exclusive: bool = False,
+        reverse: bool = False,
+        parts: int = 1,
+        inner: int = 0,
+        name: str = "",
+    ) -> Tile:
+        """Running products; integers wrap, floats are multiplied in unspecified but fixed order (the interpreter in
+        f64, rounded once). Element i of the axis of the result is made of elements 0 to i; with `exclusive` of
+        those before i and of what changes nothing (0, 1, the lowest or highest value; infinities for floats),
+        which is element 0; with `reverse` from the end. At the wave level `before` holds the total of each of
+        `parts` runs of `inner` elements."""
+        return self.emit_one(
+            "scan_mul",
+            [x, *before],
+            {"exclusive": exclusive, "reverse": reverse, "parts": parts, "inner": inner, "axis": axis},
+            name,
+        )
+
+    def scan_max(
+        self,
+        x: Operand,
+        *before: Operand,
+        axis: int,
+        exclusive: bool = False,
+        reverse: bool = False,
+        parts: int = 1,
+        inner: int = 0,
+        name: str = "",
+    ) -> Tile:
+        """Running maxima, with the rules of `max`: NaN until there is a number. Element i of the axis of the result
+        is made of elements 0 to i; with `exclusive` of those before i and of what changes nothing (0, 1, the
+        lowest or highest value; infinities for floats), which is element 0; with `reverse` from the end. At the
+        wave level `before` holds the total of each of `parts` runs of `inner` elements."""
+        return self.emit_one(
+            "scan_max",
+            [x, *before],
+            {"exclusive": exclusive, "reverse": reverse, "parts": parts, "inner": inner, "axis": axis},
+            name,
+        )
+
+    def scan_min(
+        self,
+        x: Operand,
+        *before: Operand,
+        axis: int,
+        exclusive: bool = False,
+        reverse: bool = False,
+        parts: int = 1,
+        inner: int = 0,
+        name: str = "",
+    ) -> Tile:
+        """Running minima, with the rules of `min`: NaN until there is a number. Element i of the axis of the result
+        is made of elements 0 to i; with `exclusive` of those before i and of what changes nothing (0, 1, the
+        lowest or highest value; infinities for floats), which is element 0; with `reverse` from the end. At the
+        wave level `before` holds the total of each of `parts` runs of `inner` elements."""
+        return self.emit_one(
+            "scan_min",
+            [x, *before],
+            {"exclusive": exclusive, "reverse": reverse, "parts": parts, "inner": inner, "axis": axis},
+            name,
+        )
 
     def transpose(self, x: Operand, perm: Sequence[int] = (), *, name: str = "") -> Tile:
         """Exchanges dimensions: result dimension d is dimension perm[d] of the operand; by default the last two

@@ -30,6 +30,8 @@ _FLOAT_UNARY = "neg abs exp exp2 log log2 sqrt rsqrt rcp sin cos tanh erf sigmoi
 _BINARY = "add sub mul div mod min max".split()
 _INT_BINARY = "cdiv and or xor shl shr".split()
 _COMPARE = "eq ne lt le gt ge".split()
+_REDUCE_BITS = "reduce_and reduce_or reduce_xor".split()
+_SCAN = "scan_add scan_mul scan_max scan_min".split()
 _REDUCE = "reduce_add reduce_max reduce_min reduce_mul".split()
 
 
@@ -285,7 +287,24 @@ class _Maker:
         a = self.any_value(rank=self.choices.integer(1, 2))
         attrs: dict[str, object] = {"axis": self.choices.integer(0, a.tile.rank - 1)}
         ordered = self.limits.exact and a.tile.elem.is_float
-        return self.emit(self.pick(["reduce_max", "reduce_min"] if ordered else _REDUCE), [a], attrs=attrs)
+        names = ["reduce_max", "reduce_min"] if ordered else _REDUCE
+        names = [*names, "reduce_argmax", "reduce_argmin"]
+        return self.emit(self.pick(names if a.tile.elem.is_float else [*names, *_REDUCE_BITS]), [a], attrs=attrs)
+
+    def truth(self) -> Value:
+        tiles = self.tiles("bool")
+        a = self.pick(
+            [v for v in tiles if v.tile.rank]
+            or [self.emit("fill", [self.constant(I1)], types=[TileType(I1, self.shape())])]
+        )
+        return self.emit(self.pick(["any", "all"]), [a], attrs={"axis": self.choices.integer(0, a.tile.rank - 1)})
+
+    def scan(self) -> Value:
+        a = self.any_value(rank=self.choices.integer(1, 2))
+        ordered = self.limits.exact and a.tile.elem.is_float
+        attrs: dict[str, object] = {"axis": self.choices.integer(0, a.tile.rank - 1)}
+        attrs |= {name: True for name in ("exclusive", "reverse") if self.choices.boolean()}
+        return self.emit(self.pick(_SCAN[2:] if ordered else _SCAN), [a], attrs=attrs)
 
     def mma(self) -> Value:
         floats = [n for n in self.limits.elems if ELEMS[n].is_float]
@@ -403,7 +422,7 @@ class _Maker:
             "constant": self.constant, "load": self.load, "iota": self.iota, "fill": self.fill, "binary": self.binary,
             "compare": self.compare, "unary": self.unary, "where": self.where, "ternary": self.ternary,
             "convert": self.convert, "bitcast": self.bitcast, "transpose": self.transpose, "reshape": self.reshape,
-            "broadcast": self.broadcast, "reduce": self.reduce, "mma": self.mma, "random": self.random_bits,
+            "broadcast": self.broadcast, "reduce": self.reduce, "truth": self.truth, "scan": self.scan, "mma": self.mma, "random": self.random_bits,
         }  # fmt: skip
         if not self.in_guard:
             steps |= {"assert": self.assertion}

@@ -46,6 +46,7 @@ from tileir.passes.legality import is_scaled
 from tileir.passes.mfma_choice import scale_layouts, workgroup_waves
 from tileir.passes.mma_cost import CostModel
 from tileir.passes.price_mapping import exchange_room, mixes, store_route
+from tileir.passes.scan_layouts import scan_layout
 from tileir.passes.settle_guards import remark, take_apart
 from tileir.target import Target
 
@@ -137,7 +138,7 @@ class _Apply:
         elif op.name == "mma":
             self._product(rw, op)
             return True
-        elif definition.category in ("reduce", "shape"):
+        elif definition.category in ("reduce", "shape", "scan"):
             self._derived(rw, op)
             return True
         elif op.name in ("store", "shared_store"):
@@ -221,6 +222,8 @@ class _Apply:
         elif get(op.name).category == "reduce":
             if mixes(source, axis_of(op)):
                 source = coalesced(x.tile, None, None, self.waves)
+        elif get(op.name).category == "scan":
+            source = scan_layout(source, axis_of(op))
         operand = self.convert(rw, x, source)
         value = rw.value(op.name, [operand], op.attrs, loc=op.loc, names=[op.result.name])
         if wanted is not None and value.tile.layout != wanted:

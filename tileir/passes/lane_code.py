@@ -443,6 +443,17 @@ def combines(bits: Sequence[int], target: Target) -> tuple[Combine, ...]:
     return tuple(out)
 
 
+def lane_step(bit: int, done: Sequence[int], target: Target) -> Combine:
+    """How a lane meets the one that differs in a bit of the lane number, or that and any of `done`, which hold equal values."""
+    if bit < ROW_BITS:
+        ways = [dpp_controls(tuple(l ^ 1 << bit ^ x for l in range(WAVE)), target) for x in done if x < 1 << ROW_BITS]
+        found = [w for w in ways if w is not None]
+        if found:
+            return Combine("dpp", min(found, key=len))
+    kind = next(k for k in ("permlane_swap", "ds_swizzle", "ds_bpermute") if can_swap(k, bit, target))
+    return Combine(kind, lane=bit)
+
+
 def reduced_bits(layout: Layout, axis: int) -> tuple[int, ...]:
     """Bits of the lane number whose lanes hold different elements along the axis."""
     return tuple(j for j, v in enumerate(layout.lane) if v[axis] and not layout.free.lane >> j & 1)

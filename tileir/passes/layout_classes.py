@@ -22,6 +22,7 @@ from tileir.ir.types import GlobalType, TileType
 from tileir.layout import Layout, LayoutError, blocked, broadcast_source
 from tileir.layout.regroup import apart, together
 from tileir.passes.lds_sizes import BANK_ROW
+from tileir.passes.scan_layouts import scan_layout
 from tileir.passes.split_access import contiguous_dim
 
 # Results of these can be made anew in any layout at no cost, so they belong to no class.
@@ -104,7 +105,7 @@ def carried(op: Op) -> Iterator[tuple[Value, Value, Value]]:
 def _relates(op: Op) -> bool:
     """Whether a layout of one of the op's tiles says something about that of another class."""
     definition = get(op.name)
-    if definition.category == "reduce" or op.name in ("transpose", "broadcast", "guard"):
+    if definition.category in ("reduce", "scan") or op.name in ("transpose", "broadcast", "guard"):
         return True
     if op.name in REGROUPS:
         return is_tile(op.operands[0])
@@ -181,6 +182,10 @@ class Layouts:
             source = self.get(op.operands[0])
             if source is not None and self.get(op.result) is None:
                 changed |= self.put(op.result, reduced(source, axis_of(op)))
+        elif get(op.name).category == "scan":
+            source = self.get(op.operands[0])
+            if source is not None and self.get(op.result) is None:
+                changed |= self.put(op.result, scan_layout(source, axis_of(op)))
         elif op.name == "transpose":
             x, r = op.operands[0], op.result
             perm = tuple(permutation(op.attrs, x.tile.rank))
@@ -414,7 +419,7 @@ def reachable(
         changed = False
         for op in relations:
             operands, results = roots(op.operands), roots(op.results)
-            if get(op.name).category == "reduce":
+            if get(op.name).category in ("reduce", "scan"):
                 ways = [(operands, results)]
             elif picks_rows(op):
                 tile, index = picks(op)

@@ -33,7 +33,7 @@ Remarks say by which means each is done: R0501 (inside waves), R0502 (through LD
 
 from __future__ import annotations
 
-from tileir.ir.core import Kernel, Op, Value
+from tileir.ir.core import AttrValue, Kernel, Op, Value
 from tileir.ir.diagnostics import error
 from tileir.ir.ops.atomic import is_atomic
 from tileir.ir.ops.shape import reshapes_in_place
@@ -112,6 +112,17 @@ def _reduce(rw: Rewriter, op: Op) -> None:
     widened = elem.is_float and elem.bits < 32 and op.name in ("reduce_add", "reduce_mul")
     if widened:  # parts in a narrow type would be rounded once more
         x = rw.value("convert", [x], {"elem": F32}, hint=x.name)
+    parts_value, _ = part_totals(rw, op.name, x, axis)
+    name = op.result.name
+    total = rw.value(op.name, [parts_value], op.attrs, names=[] if widened else [name], hint=name)
+    rw.replace(op, [rw.value("convert", [total], {"elem": elem}, names=[name]) if widened else total])
+
+
+def part_totals(rw: Rewriter, name: str, x: Value, axis: int) -> tuple[Value, dict[str, AttrValue]]:
+    """The reduction `name` of what each wave holds along the axis: a tile with all parts in every lane, and the attributes that
+    say which elements are of which part."""
+    layout = x.tile.layout
+    assert layout is not None
     bits = reduced_waves(layout, axis)
     along = sorted(layout.wave[j][axis] for j in bits)
     inner, parts = along[0], 1 << len(along)
@@ -120,7 +131,7 @@ def _reduce(rw: Rewriter, op: Op) -> None:
         raise error(
             "E0902",
             f"cannot reduce over waves laid out as {layout}",
-            op.loc,
+            rw.loc,
             legal="waves whose basis vectors along the axis are consecutive powers of two",
         )
 
@@ -134,12 +145,28 @@ def _reduce(rw: Rewriter, op: Op) -> None:
     unit = tuple(1 if d == axis else 0 for d in range(len(shape)))
     part_bits = [tuple(c << i for c in unit) for i in range(len(along))]
     whole = Layout.from_bases(shape, [*part_bits, *reduced.reg], reduced.lane, reduced.wave, reduced.reps)
-    attrs = {**op.attrs, "parts": parts, "inner": inner}
-    part = rw.value(op.name, [x], attrs, types=[TileType(x.tile.elem, shape, partial)], hint="part")
-    parts_value = exchange(rw, part, whole, [])
-    name = op.result.name
-    total = rw.value(op.name, [parts_value], op.attrs, names=[] if widened else [name], hint=name)
+    attrs: dict[str, AttrValue] = {"parts": parts, "inner": inner}
+    part = rw.value(name, [x], {"axis": axis, **attrs}, types=[TileType(x.tile.elem, shape, partial)], hint="part")
+    return exchange(rw, part, whole, []), attrs
+
+
+def _scan(rw: Rewriter, op: Op) -> bool:
+    """A scan along an axis over which waves are spread takes the totals of all waves through LDS."""
+    x = rw.use(op.operands[0])
+    layout = x.tile.layout
+    axis = op.attrs["axis"]
+    assert layout is not None and isinstance(axis, int)
+    along = [v[axis] for v in layout.wave if v[axis]]
+    if not along or len(op.operands) > 1:
+        return False
+    elem, name = x.tile.elem, op.result.name
+    widened = elem.is_float and elem.bits < 32 and op.name in ("scan_add", "scan_mul")
+    if widened:
+        x = rw.value("convert", [x], {"elem": F32}, hint=x.name)
+    totals, attrs = part_totals(rw, op.name.replace("scan", "reduce"), x, axis)
+    total = rw.value(op.name, [x, totals], {**op.attrs, **attrs}, names=[] if widened else [name], hint=name)
     rw.replace(op, [rw.value("convert", [total], {"elem": elem}, names=[name]) if widened else total])
+    return True
 
 
 def _remark_reduction(op: Op, across: bool, ctx: Context) -> None:
@@ -219,6 +246,8 @@ def _rule(rw: Rewriter, op: Op, ctx: Context, waves: int, in_guard: bool) -> boo
             return False
         _reshape(rw, op, ctx, in_guard)
         return True
+    if get(op.name).category == "scan":
+        return _scan(rw, op)
     if get(op.name).category == "reduce":
         across = crosses_waves(op)
         _remark_reduction(op, across, ctx)

@@ -14,6 +14,7 @@ from tileir.ir.ops import (
     random,
     reduce,
     report,
+    scan,
     shape,
     wave,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "random",
     "reduce",
     "report",
+    "scan",
     "shape",
     "wave",
 ]

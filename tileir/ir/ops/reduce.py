@@ -10,7 +10,14 @@ import numpy as np
 from tileir.ir.ops import numeric
 from tileir.ir.ops.common import check_axis
 from tileir.ir.registry import AttrSpec, Check, OpDef, declare
-from tileir.ir.types import F64, Elem, TileType, Type
+from tileir.ir.types import F64, I1, I32, Elem, TileType, Type
+
+_BITWISE = ("reduce_and", "reduce_or", "reduce_xor")
+
+
+def lowest(elem: Elem) -> int | float:
+    """The lowest value of an element type; minus infinity for floats."""
+    return float("-inf") if elem.is_float else -(1 << (elem.bits - 1))
 
 
 def neutral(name: str, elem: Elem) -> int | float:
@@ -20,16 +27,20 @@ def neutral(name: str, elem: Elem) -> int | float:
         return -0.0 if elem.is_float else 0
     if name == "reduce_mul":
         return 1
+    if name in ("reduce_and", "reduce_or", "reduce_xor"):
+        return -1 if name == "reduce_and" else 0
     if elem.is_float:
         return float("nan")
-    low = -(1 << (elem.bits - 1))
-    return low if name == "reduce_max" else -low - 1
+    low = lowest(elem)
+    return low if name == "reduce_max" else -int(low) - 1
 
 
 def _reduce(c: Check) -> Sequence[Type]:
     t = c.tile(0, "a tile")
     if t.elem.is_bool:
         c.fail("E0323", f"'{c.name}' does not work on {t.elem}", 0, legal="convert<i32>(…) first")
+    if t.elem.is_float and c.name in _BITWISE:
+        c.fail("E0323", f"'{c.name}' does not work on {t.elem}", 0, legal="integers: i8, i16, i32, i64")
     axis = check_axis(c, t)
     parts = c.attrs.get("parts", 1)
     inner = c.attrs.get("inner", 0)
@@ -50,6 +61,16 @@ def _reduce(c: Check) -> Sequence[Type]:
             legal="write the result type with a layout",
         )
     return [TileType(t.elem, shape, layout)]
+
+
+def _picked(c: Check, wanted: Elem, bools: bool) -> Sequence[Type]:
+    """Reductions whose result has another element type: passes say them by others before there are layouts."""
+    t = c.tile(0, "a tile")
+    if t.elem.is_bool != bools:
+        legal = "a comparison first" if bools else "convert<i32>(…) first"
+        c.fail("E0323", f"'{c.name}' does not work on {t.elem}", 0, legal=legal)
+    axis = check_axis(c, t)
+    return [TileType(wanted, tuple(1 if d == axis else n for d, n in enumerate(t.shape)))]
 
 
 def _value(f: Callable[[Any, int], Any], *, wide: bool) -> Any:
@@ -90,6 +111,20 @@ def _min(x: Any, axis: int) -> Any:
     return numeric.reduce_extremum(numeric.minimum, x, axis)
 
 
+def _bitwise(f: Any) -> Callable[[Any, int], Any]:
+    return lambda x, axis: f.reduce(x, axis=axis, keepdims=True)
+
+
+def _position(extremum: Callable[[Any, int], Any]) -> Callable[[Any, Any, Sequence[Any]], Any]:
+    """Semantics of `reduce_argmax` and `reduce_argmin`."""
+
+    def semantics(ctx: Any, op: Any, args: Sequence[Any]) -> Any:
+        x, axis = np.asarray(args[0]), op.attrs["axis"]
+        return np.argmax(x == extremum(x, axis), axis=axis, keepdims=True).astype(np.int32)
+
+    return semantics
+
+
 for _name, _summary, _semantics in (
     (
         "reduce_add",
@@ -105,6 +140,13 @@ for _name, _summary, _semantics in (
         "reduce_min",
         "Minimum along the axis, with the rules of `min`: NaN only if all are NaN.",
         _value(_min, wide=False),
+    ),
+    ("reduce_and", "Bits that are set in every element along the axis.", _value(_bitwise(np.bitwise_and), wide=False)),
+    ("reduce_or", "Bits that are set in any element along the axis.", _value(_bitwise(np.bitwise_or), wide=False)),
+    (
+        "reduce_xor",
+        "Bits that are set in an odd number of elements along the axis.",
+        _value(_bitwise(np.bitwise_xor), wide=False),
     ),
     (
         "reduce_mul",
@@ -125,6 +167,40 @@ for _name, _summary, _semantics in (
             ),
             category="reduce",
             semantics=_semantics,
-            example=f"%s = {_name}(%a, axis = 1) : tile<f32[64, 1]>",
+            example=f"%s = {_name}(%v, axis = 0) : tile<i32[1]>"
+            if _name in _BITWISE
+            else f"%s = {_name}(%a, axis = 1) : tile<f32[64, 1]>",
+        )
+    )
+
+
+for _name, _which, _extremum in (("reduce_argmax", "largest", _max), ("reduce_argmin", "smallest", _min)):
+    declare(
+        OpDef(
+            _name,
+            f"Position along the axis of the {_which} element, of equal ones (0 and -0 are equal) the first. NaN is passed over; if all are NaN "
+            "the position is 0.",
+            ("x",),
+            lambda c: _picked(c, I32, bools=False),
+            attrs=(AttrSpec("axis", "int", paren=True),),
+            category="reduce",
+            semantics=_position(_extremum),
+            example=f"%s = {_name}(%a, axis = 1) : tile<i32[64, 1]>",
+        )
+    )
+for _name, _summary, _test in (
+    ("any", "True where any element along the axis is.", np.any),
+    ("all", "True where every element along the axis is.", np.all),
+):
+    declare(
+        OpDef(
+            _name,
+            _summary,
+            ("x",),
+            lambda c: _picked(c, I1, bools=True),
+            attrs=(AttrSpec("axis", "int", paren=True),),
+            category="reduce",
+            semantics=lambda ctx, op, args, test=_test: test(args[0], axis=op.attrs["axis"], keepdims=True),
+            example=f"%s = {_name}(%m, axis = 0) : tile<i1[1, 1]>",
         )
     )

@@ -21,6 +21,7 @@ from tileir.lowering.amdgpu.emit import (
     reduce,
     registers,
     report,
+    scan,
     shared,
     streams,
     views,
@@ -146,6 +147,8 @@ class _Ops:
                 elementwise(s, op)
             elif definition.category == "reduce":
                 reduce.reduce(s, op)
+            elif definition.category == "scan":
+                scan.scan(s, op)
             else:
                 raise s.unsupported(f"'{op.name}'", op.loc, "the ops that docs/language.md marks as compiled")
 

@@ -30,7 +30,7 @@ def reduce(s: State, op: Op) -> None:
     wide = x.elem if x.elem.bits >= DWORD_BITS else F32 if x.elem.is_float else I32
     p = Pieces(s, op, 1)
     values = [p.convert(v, x.elem, wide) for v in s.tile(op.operands[0]).scalars(w)]
-    combine = _combiner(p, op.name, wide)
+    combine = combiner(p, op.name, wide)
     element = scalar_type(wide)
     rest = s.splat_literal(neutral(op.name, x.elem), wide, 1)
     skip = layout.free.reg
@@ -60,8 +60,11 @@ def _tree(values: list[str], combine: Combiner) -> str:
     return values[0]
 
 
-def _combiner(p: Pieces, name: str, elem: Elem) -> Combiner:
+def combiner(p: Pieces, name: str, elem: Elem) -> Combiner:
+    """How a reduction combines two values of an element type."""
     kind = name.removeprefix("reduce_")
+    if kind in ("and", "or", "xor"):
+        return lambda a, b: p.plain(kind, a, b, elem=elem)
     if kind in ("add", "mul"):
         return lambda a, b: p.plain(("f" if elem.is_float else "") + kind, a, b, elem=elem)
     intrinsic = f"{kind}num" if elem.is_float else f"s{kind}"
@@ -78,17 +81,18 @@ def _across(s: State, values: list[str], steps: Sequence[Combine], combine: Comb
         return values
     last = swaps[-1]
     pairs = list(zip(values[::2], values[1::2], strict=False))
-    halves = [combine(*_swapped(s, a, b, last, elem)) for a, b in pairs]
-    alone = [combine(*_swapped(s, v, v, last, elem)) for v in values[2 * len(pairs) :]]
+    halves = [combine(*swapped(s, a, b, last, elem)) for a, b in pairs]
+    alone = [combine(*swapped(s, v, v, last, elem)) for v in values[2 * len(pairs) :]]
     done = _across(s, halves + alone, [step for step in steps if step is not last], combine, elem)
-    both = [v for half in done[: len(pairs)] for v in _swapped(s, half, half, last, elem)]
+    both = [v for half in done[: len(pairs)] for v in swapped(s, half, half, last, elem)]
     return both + done[len(pairs) :]
 
 
-def _swapped(s: State, a: str, b: str, step: Combine, elem: Elem) -> tuple[str, str]:
+def swapped(s: State, a: str, b: str, step: Combine, elem: Elem) -> tuple[str, str]:
+    """Lower lanes' part of both values in all, and upper lanes' part."""
     m = Emitter(s)
-    pairs = [m.swap(x, y, step.lane) for x, y in zip(_dwords(s, a, elem), _dwords(s, b, elem), strict=True)]
-    first, second = (_element(s, part, elem) for part in zip(*pairs, strict=True))
+    pairs = [m.swap(x, y, step.lane) for x, y in zip(dwords(s, a, elem), dwords(s, b, elem), strict=True)]
+    first, second = (element_of(s, part, elem) for part in zip(*pairs, strict=True))
     return first, second
 
 
@@ -97,16 +101,17 @@ def _with_partner(s: State, value: str, step: Combine, combine: Combiner, elem: 
     m = Emitter(s)
     if step.kind == "last_lane":
         for control in step.controls:
-            other = [m.dpp(x, control) for x in _dwords(s, value, elem)]
-            value = combine(value, _element(s, other, elem))
+            other = [m.dpp(x, control) for x in dwords(s, value, elem)]
+            value = combine(value, element_of(s, other, elem))
         last = s.w.const(WAVE - 1)
-        read = [s.w.op(f"rocdl.readlane {x}, {last} : (i32, i32) -> i32") for x in _dwords(s, value, elem)]
-        return _element(s, read, elem)
-    other = [_partner(s, m, x, step) for x in _dwords(s, value, elem)]
-    return combine(value, _element(s, other, elem))
+        read = [s.w.op(f"rocdl.readlane {x}, {last} : (i32, i32) -> i32") for x in dwords(s, value, elem)]
+        return element_of(s, read, elem)
+    other = [partner(s, m, x, step) for x in dwords(s, value, elem)]
+    return combine(value, element_of(s, other, elem))
 
 
-def _partner(s: State, m: Emitter, x: str, step: Combine) -> str:
+def partner(s: State, m: Emitter, x: str, step: Combine) -> str:
+    """A dword of the lane that a step combines with the own one."""
     flip = 1 << step.lane
     if step.kind == "ds_swizzle":
         pattern = swizzle_pattern(tuple(l ^ flip for l in range(WAVE)), s.target)
@@ -120,7 +125,8 @@ def _partner(s: State, m: Emitter, x: str, step: Combine) -> str:
     return x
 
 
-def _dwords(s: State, value: str, elem: Elem) -> list[str]:
+def dwords(s: State, value: str, elem: Elem) -> list[str]:
+    """A value as one or two i32."""
     w, element = s.w, scalar_type(elem)
     if elem.bits == DWORD_BITS:
         return [w.bitcast(value, element, "i32")]
@@ -128,7 +134,8 @@ def _dwords(s: State, value: str, elem: Elem) -> list[str]:
     return [w.extract(halves, i, "vector<2xi32>") for i in range(2)]
 
 
-def _element(s: State, dwords: Sequence[str], elem: Elem) -> str:
+def element_of(s: State, dwords: Sequence[str], elem: Elem) -> str:
+    """The inverse of `dwords`."""
     w, element = s.w, scalar_type(elem)
     if elem.bits == DWORD_BITS:
         return w.bitcast(dwords[0], "i32", element)
