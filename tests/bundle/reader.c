@@ -25,7 +25,7 @@ int main(int argc, char **argv) {
   FILE *file = fopen(argv[1], "rb");
   static char data[1 << 20];
   const size_t size = file ? fread(data, 1, sizeof data, file) : 0;
-  char *exact = malloc(size + 1); /* so that a read beyond the end is beyond an allocation */
+  char *exact = (char *)malloc(size + 1); /* so that a read beyond the end is beyond an allocation */
   memcpy(exact, data, size);
   tileir_bundle bundle;
   const char *error = tileir_bundle_open(&bundle, exact, size);
@@ -55,7 +55,7 @@ int main(int argc, char **argv) {
       printf("  %s %s %s at %u size %u written %d\n", argument.name, argument.kind, argument.type, argument.offset,
              argument.size, argument.written);
     }
-    unsigned char *kernargs = calloc(1, v.kernarg_bytes + 1);
+    unsigned char *kernargs = (unsigned char *)calloc(1, v.kernarg_bytes + 1);
     if ((error = tileir_variant_set_symbols(&v, kernargs, symbols, count)))
       printf("  symbols: %s\n", error);
     printf("  ");

@@ -204,6 +204,15 @@ def test_manifests_that_make_no_sense(manifest: bytes) -> None:
         Bundle(container.HEADER.pack(container.MAGIC, zlib.crc32(manifest), 0, len(manifest)) + manifest)
 
 
+@pytest.mark.parametrize("key", ["kernel", "target", "xnack", "sramecc", "params"])
+@pytest.mark.parametrize("value", [None, 5, []])
+def test_variants_without_what_tells_them_apart(data: bytes, key: str, value: object) -> None:
+    manifest, codes = container.unpack(data)
+    manifest["variants"][2][key] = value
+    with pytest.raises(BundleError, match=f"variant 2 has no '{key}'"):
+        Bundle(container.pack(manifest, codes))
+
+
 def test_other_formats_are_named(data: bytes) -> None:
     with pytest.raises(BundleError, match="format 2"):
         Bundle(b"TILEIRB2" + data[8:])

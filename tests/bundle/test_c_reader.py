@@ -61,6 +61,12 @@ def gemm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def test_the_header_is_good_for_cpp(tmp_path: Path) -> None:
+    source = Path(__file__).parent / "reader.c"
+    options = ("-x", "c++", "-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-nostdinc++", f"-I{INCLUDE}")
+    cc(*options, "-c", source, "-o", tmp_path / "reader.o")
+
+
 def test_c_sees_what_python_sees(read: Run, gemm: Path) -> None:
     bundle = tileir.load_bundle(gemm)
     want: list[str] = []

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import tileir
 from tileir.bundle.container import BundleError, pack, unpack
-from tileir.bundle.manifest import FORMAT, check_distinct, describe, setting_text, variant_of
+from tileir.bundle.manifest import FORMAT, check_distinct, check_readable, describe, setting_text, variant_of
 from tileir.runtime import Device, load_code_object
 from tileir.runtime.launchable import Launchable
 
@@ -85,8 +85,7 @@ class Bundle:
 
     def __init__(self, data: bytes):
         self.manifest, self._codes = unpack(data)
-        if self.manifest.get("format") != FORMAT:
-            raise BundleError(f"the manifest has format {self.manifest.get('format')}; this version reads {FORMAT}")
+        check_readable(self.manifest)
         self._kernels: dict[int, BundledKernel] = {}
 
     @property

@@ -71,6 +71,18 @@ def variant_of(data: bytes) -> dict[str, Any]:
     }
 
 
+def check_readable(manifest: Mapping[str, Any]) -> None:
+    """Raises BundleError if a manifest that was read does not say what readers need to tell variants apart."""
+    if manifest.get("format") != FORMAT:
+        raise BundleError(f"the manifest has format {manifest.get('format')}; this version reads {FORMAT}")
+    for number, variant in enumerate(manifest["variants"]):
+        for key in ("kernel", "target", "xnack", "sramecc"):
+            if not isinstance(variant.get(key), str):
+                raise BundleError(f"the manifest of the bundle is damaged: variant {number} has no '{key}'")
+        if not isinstance(variant.get("params"), dict):
+            raise BundleError(f"the manifest of the bundle is damaged: variant {number} has no 'params'")
+
+
 def check_distinct(variants: Sequence[Mapping[str, Any]]) -> None:
     """Raises BundleError if two variants cannot be told apart."""
     seen: set[str] = set()

@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _main(argv: Sequence[str]) -> int:
     from tileir import bundle
     from tileir.bundle.container import unpack
-    from tileir.bundle.manifest import describe
+    from tileir.bundle.manifest import check_readable, describe
     from tileir.tools.common import write_output
 
     args = parser().parse_args(argv)
@@ -58,6 +58,7 @@ def _main(argv: Sequence[str]) -> int:
         raise UsageError("-o belongs to --extract")
     try:
         manifest, codes = unpack(Path(args.file).read_bytes())
+        check_readable(manifest)
     except OSError as e:
         raise UsageError(f"cannot read '{args.file}': {e.strerror or e}") from None
     except bundle.BundleError as e:
