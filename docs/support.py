@@ -89,6 +89,7 @@ _FIXED = {
     "dim": "store(N, %Z[0])",
     "assume": "assume(mod(N, 16) == 0)\n  store(N, %Z[0])",
     "constant": "store(7, %Z[0])",
+    "prefetch": "prefetch(%Z[0 +: 64])\n  store(7, %Z[0])",
     "fence": "fence<release>()\n  store(7, %Z[0])",
     "iota": "store(iota<[64]>(), %Z[0 +: 64])",
     "philox_bits": "store(philox_bits(7, convert<i64>(iota<[64]>())), %Z[0 +: 64])",

@@ -216,7 +216,18 @@ def test_load_and_store_element_by_element(
     assert stored.tolist() == want.tolist()
 
 
+def test_a_prefetch_changes_nothing() -> None:
+    x = np.arange(4, dtype=np.float32)
+
+    def body(b: Builder, view: Value) -> None:
+        b.op("prefetch", [view, b.constant(2, I32)], spans=(8,))
+
+    run(make_kernel({"x": view_type(x)}, body), {"x": x})
+    assert x.tolist() == [0, 1, 2, 3]
+
+
 COVERS = {
+    "prefetch": [test_a_prefetch_changes_nothing],
     "load": [test_load_inside, test_load_outside_reads_the_pad, test_gather],
     "store": [test_store_drops_what_lies_outside, test_scatter],
     "accessible": [test_accessible_is_true_for_the_interpreter],

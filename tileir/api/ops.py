@@ -29,6 +29,7 @@ class Ops:
         pad: float = 0,
         bytes: int = 0,
         via: Literal["", "buffer", "global"] = "",
+        cache: Literal["", "streaming"] = "",
         stage: Literal["", "direct", "via_registers"] = "",
         depth: int = 0,
         name: str = "",
@@ -36,14 +37,28 @@ class Ops:
         """Reads the elements that the access spans; elements outside the view (also for negative starts) read as
         `pad`. A pad of 0 means zero bits, which in f8E8M0FNU are 2^-127."""
         return self.emit_one(
-            "load", [access], {"pad": pad, "bytes": bytes, "via": via, "stage": stage, "depth": depth}, name
+            "load",
+            [access],
+            {"pad": pad, "bytes": bytes, "via": via, "cache": cache, "stage": stage, "depth": depth},
+            name,
         )
 
     def store(
-        self, value: Operand, access: Access, *, bytes: int = 0, via: Literal["", "buffer", "global"] = ""
+        self,
+        value: Operand,
+        access: Access,
+        *,
+        bytes: int = 0,
+        via: Literal["", "buffer", "global"] = "",
+        cache: Literal["", "streaming"] = "",
     ) -> None:
         """Writes a tile to the elements that the access spans; elements outside the view are dropped."""
-        self.emit_none("store", [value, access], {"bytes": bytes, "via": via})
+        self.emit_none("store", [value, access], {"bytes": bytes, "via": via, "cache": cache})
+
+    def prefetch(self, access: Access, *, name: str = "") -> Tile:
+        """Says that the elements which the access spans will be read soon. A hint: it changes no value, and touches
+        no memory outside the view. gfx942 and gfx950 have no instruction for it, so there it goes."""
+        return self.emit_one("prefetch", [access], None, name)
 
     def atomic_add(
         self,

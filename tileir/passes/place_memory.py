@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from tileir.ir.core import AttrValue, Block, Kernel, Op, Value
 from tileir.ir.diagnostics import error
-from tileir.ir.ops.memory import picked_dim
+from tileir.ir.ops.memory import cache_of, picked_dim
 from tileir.ir.rewriter import Rewriter, rewrite, uses
 from tileir.ir.types import SharedType
 from tileir.passes.base import Context, Pass
@@ -131,10 +131,16 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
             return True
         if can_copy_directly(op, ctx):
             operands = [rw.use(v) for v in op.operands]
-            rw.op("copy_async", [*operands, buffer], {"bytes": 16}, spans=op.spans, operand_locs=op.operand_locs)
+            rw.op(
+                "copy_async",
+                [*operands, buffer],
+                {"bytes": 16, **cache_of(op)},
+                spans=op.spans,
+                operand_locs=op.operand_locs,
+            )
         elif op.attrs.get("via") == "global" and picked_dim(op) is None:  # element by element: keep few registers live
             operands = [rw.use(v) for v in op.operands]
-            attrs: dict[str, AttrValue] = {"bytes": t.elem.unit[1], "pad": op.attrs.get("pad", 0)}
+            attrs: dict[str, AttrValue] = {"bytes": t.elem.unit[1], "pad": op.attrs.get("pad", 0), **cache_of(op)}
             rw.op("copy", [*operands, buffer], attrs, spans=op.spans, operand_locs=op.operand_locs)
         else:
             rw.op("shared_store", [_loaded(rw, op), buffer])

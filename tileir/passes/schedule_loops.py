@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from tileir.ir.core import AttrValue, Block, Op, Value
+from tileir.ir.ops.memory import cache_of
 from tileir.ir.rewriter import Rewriter
 from tileir.ir.types import I1, FragmentType, scalar
 from tileir.passes.iteration import Iteration, Piece
@@ -116,7 +117,15 @@ class Scheduler(Pipeliner):
 
     def copy_part(self, copy: Op, part: int, values: dict[Value, Value]) -> None:
         operands = [values.get(v) or self.rw.use(v) for v in copy.operands]
-        self.put("copy_async_part", operands, {"bytes": copy.attrs["bytes"], "part": part}, None, copy, "", copy.spans)
+        self.put(
+            "copy_async_part",
+            operands,
+            {"bytes": copy.attrs["bytes"], "part": part, **cache_of(copy)},
+            None,
+            copy,
+            "",
+            copy.spans,
+        )
 
     def addressed(self, index: Value, tile: int) -> dict[Value, Value]:
         """The addresses of the tile at `index`, and the buffers of that tile."""
@@ -134,7 +143,7 @@ class Scheduler(Pipeliner):
             return
         operands = [*(values.get(v) or self.rw.use(v) for v in load.operands), self.map_of(load)]
         type = FragmentType(load.result.tile.elem, self.shape.piece(load))
-        attrs: dict[str, AttrValue] = {"at": at} if at else {}
+        attrs: dict[str, AttrValue] = {**({"at": at} if at else {}), **cache_of(load)}
         made = self.put("load_fragment", operands, attrs, type, load, f"g{load.result.name}", load.spans)
         assert made is not None
         into[key] = made

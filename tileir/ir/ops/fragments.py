@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tileir.ir.ops.contract import accumulator, is_small_float
-from tileir.ir.ops.memory import access_shape
+from tileir.ir.ops.memory import CACHE_ATTR, access_shape
 from tileir.ir.registry import AttrSpec, Check, OpDef, declare
 from tileir.ir.types import FragmentType, GlobalType, SharedType, TileType, Type
 from tileir.layout.linear import Layout
@@ -308,7 +308,7 @@ declare(
         "One instruction of a `copy_async`: number `part`, in which every wave fills 64 consecutive pieces of `bytes` of the buffer.",
         ("access", "buffer"),
         _copy_part,
-        attrs=(AttrSpec("bytes", "int", doc="bytes per lane and instruction"), AttrSpec("part", "int")),
+        attrs=(AttrSpec("bytes", "int", doc="bytes per lane and instruction"), AttrSpec("part", "int"), CACHE_ATTR),
         level="wave",
         effects=frozenset({"read", "write", "async"}),
         category="fragments",
@@ -343,6 +343,7 @@ declare(
         attrs=(
             AttrSpec("at", "int", default=0),
             AttrSpec("via", "word", default="buffer", choices=("buffer", "global")),
+            CACHE_ATTR,
         ),
         level="wave",
         effects=frozenset({"read"}),

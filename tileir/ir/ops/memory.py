@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tileir.ir.core import Op, Value
+from tileir.ir.core import AttrValue, Op, Value
 from tileir.ir.ops.common import wanted_layout
 from tileir.ir.registry import AttrSpec, Check, OpDef, declare, get
 from tileir.ir.types import I1, GlobalType, TileType, Type, scalar
@@ -14,6 +14,15 @@ from tileir.ir.types import I1, GlobalType, TileType, Type, scalar
 ACCESS_ATTRS = (
     AttrSpec("bytes", "int", default=0, doc="bytes per lane and access; 0 = not chosen yet"),
     AttrSpec("via", "word", default="", choices=("", "buffer", "global"), doc="buffer or global instructions"),
+)
+
+
+CACHE_ATTR = AttrSpec(
+    "cache",
+    "word",
+    default="",
+    choices=("", "streaming"),
+    doc="`streaming`: data that is used once, which caches give up first (a hint: results do not depend on it)",
 )
 
 
@@ -72,6 +81,11 @@ def indices_of(op: Op) -> list[Value]:
     return op.operands[at + 1 : at + 1 + len(op.spans)]
 
 
+def cache_of(op: Op) -> dict[str, AttrValue]:
+    """The cache policy of an access as an attribute of what takes its place."""
+    return {"cache": op.attrs["cache"]} if op.attrs.get("cache") else {}
+
+
 def tile_dims(op: Op) -> tuple[int, ...]:
     """For each dimension of the accessed tile the dimension of the view that it runs along."""
     assert op.spans is not None
@@ -101,6 +115,7 @@ declare(
         attrs=(
             AttrSpec("pad", "number", default=0, paren=True),
             *ACCESS_ATTRS,
+            CACHE_ATTR,
             AttrSpec("stage", "word", default="", choices=("", "direct", "via_registers"), doc="how it reaches LDS"),
             AttrSpec("depth", "int", default=0, doc="stages in flight that the schedule asks for"),
         ),
@@ -138,12 +153,32 @@ declare(
         "Writes a tile to the elements that the access spans; elements outside the view are dropped.",
         ("value", "access"),
         _store,
-        attrs=ACCESS_ATTRS,
+        attrs=(*ACCESS_ATTRS, CACHE_ATTR),
         level="both",
         effects=frozenset({"write"}),
         category="memory",
         semantics=lambda ctx, op, args: ctx.store(op, args[0], args[1], args[2:]),
         example="store(%a, %A[%i +: 64, %j +: 64])",
+    )
+)
+
+
+def _prefetch(c: Check) -> Sequence[Type]:
+    access_shape(c, 0)
+    return []
+
+
+declare(
+    OpDef(
+        "prefetch",
+        "Says that the elements which the access spans will be read soon. A hint: it changes no value, and touches no memory outside the view. "
+        "gfx942 and gfx950 have no instruction for it, so there it goes.",
+        ("access",),
+        _prefetch,
+        effects=frozenset({"read"}),
+        category="memory",
+        semantics=lambda ctx, op, args: (),
+        example="prefetch(%A[%i +: 64, %j +: 64])",
     )
 )
 

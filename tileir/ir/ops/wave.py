@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tileir.ir.ops.common import check_shape, wanted_layout
-from tileir.ir.ops.memory import access_shape
+from tileir.ir.ops.memory import CACHE_ATTR, access_shape
 from tileir.ir.registry import AttrSpec, Check, OpDef, declare
 from tileir.ir.types import GlobalType, SharedType, TileType, Type
 
@@ -145,7 +145,7 @@ declare(
         "(and, for other waves, a barrier).",
         ("access", "buffer"),
         _copy,
-        attrs=(AttrSpec("bytes", "int", doc="bytes per lane and instruction"),),
+        attrs=(AttrSpec("bytes", "int", doc="bytes per lane and instruction"), CACHE_ATTR),
         level="wave",
         effects=frozenset({"read", "write", "async"}),
         category="wave",
@@ -162,6 +162,7 @@ declare(
         _copy,
         attrs=(
             AttrSpec("bytes", "int", doc="bytes per lane and access"),
+            CACHE_ATTR,
             AttrSpec("pad", "number", default=0, paren=True),
         ),
         level="wave",

@@ -168,7 +168,7 @@ def load_global(s: State, op: Op) -> None:
         coords = [coordinate(w, tile.layout, _at(op), d) for d in range(tile.rank)]
         offset = views.BufferOffsets(s, a, views.Bounds(s, a, tile.shape, [False] * tile.rank)).get(coords)
     raw_type = views.memory_type(t.count * t.elem.bits // 8)
-    raw = w.op(f"rocdl.raw.ptr.buffer.load {resource}, {offset}, {moved}, {w.const(0)} : {raw_type}")
+    raw = w.op(f"rocdl.raw.ptr.buffer.load {resource}, {offset}, {moved}, {views.policy(w, op)} : {raw_type}")
     s.values[op.result] = views.from_memory(w, raw, TileType(t.elem, (t.count,)), t.count)
 
 

@@ -118,6 +118,7 @@ class _Ops:
             "barrier": shared.barrier,
             "shared_alloc": _nothing,
             "assume": _nothing,
+            "prefetch": _nothing,
             "program_id": _program_id,
             "num_programs": _num_programs,
             "dim": _dim,

@@ -426,7 +426,9 @@ def copy_direct(s: State, op: Op, part: int | None = None) -> None:
     shared, piece, _ = _copy_shape(s, op)
     sources = slab_sources(s, op)
     if part is not None and part >= len(sources):
-        raise error("E0721", f"part {part} of a copy of {len(sources)} instructions", op.loc, legal=f"0 to {len(sources) - 1}")
+        raise error(
+            "E0721", f"part {part} of a copy of {len(sources)} instructions", op.loc, legal=f"0 to {len(sources) - 1}"
+        )
     stream = s.streams.get(op)
     a = views.access_of(s, op) if stream is None else None
     resource = views.descriptor(s, a, views.base_offset(s, a)) if a is not None else stream.resource
@@ -453,7 +455,7 @@ def copy_direct(s: State, op: Op, part: int | None = None) -> None:
         target = _slab_target(s, buffer, i, pitch)
         zero = w.const(0)
         w.line(
-            f"rocdl.raw.ptr.buffer.load.lds {resource}, {target}, {w.const(piece)}, {offset}, {moved}, {zero}, {zero} {COPY_SCOPES}"
+            f"rocdl.raw.ptr.buffer.load.lds {resource}, {target}, {w.const(piece)}, {offset}, {moved}, {zero}, {views.policy(w, op)} {COPY_SCOPES}"
         )
         if after:
             w.branch(after)
@@ -469,9 +471,7 @@ def _slab_target(s: State, buffer: Value, i: int, pitch: int) -> str:
 
     def start() -> str:
         lds = w.hoist("lds", lambda: w.op(f"llvm.mlir.addressof @lds : {POINTER}"))
-        return w.op(
-            f"llvm.getelementptr inbounds {lds}[{w.mul(wave(w), pitch)}] : ({POINTER}, i32) -> {POINTER}, i8"
-        )
+        return w.op(f"llvm.getelementptr inbounds {lds}[{w.mul(wave(w), pitch)}] : ({POINTER}, i32) -> {POINTER}, i8")
 
     def at(pointer: str) -> str:
         return w.op(f"llvm.getelementptr inbounds {pointer}[{constant}] : ({POINTER}) -> {POINTER}, i8")
@@ -537,16 +537,16 @@ def copy_elements(s: State, op: Op) -> None:
         address = views.address(s, a, start, coords)
         valid = w.binary("and", inside, mine, "i1") if inside else mine
         address = w.select(valid, address, s.zeros(), "!llvm.ptr<1>")
-        raw = w.op(f"llvm.load {address} {{alignment = {views.alignment(size)} : i64}} : !llvm.ptr<1> -> {element}")
+        raw = w.op(
+            f"llvm.load {address} {{alignment = {views.alignment(size)} : i64{views.hint(op)}}} : !llvm.ptr<1> -> {element}"
+        )
         if pad != 0 and inside:
             outside = views.to_memory(w, s.splat_literal(pad, t.elem, together), TileType(t.elem), together)
             raw = w.select(inside, raw, outside, element)
         loaded.append((raw, at, mine))
     for raw, at, mine in loaded:
         target = w.op(f"llvm.getelementptr inbounds {base(s, buffer)}[{at}] : ({POINTER}, i32) -> {POINTER}, i8")
-        text = (
-            f"llvm.store {raw}, {target} {{alignment = {views.alignment(size)} : i64, {ACCESS_SCOPES}}} : {element}, {POINTER}"
-        )
+        text = f"llvm.store {raw}, {target} {{alignment = {views.alignment(size)} : i64, {ACCESS_SCOPES}}} : {element}, {POINTER}"
         w.when("" if trips * unroll * threads == total and not padded else mine, text)
     following = w.add(trip, 1)
     more = w.icmp("ult", following, w.const(trips))

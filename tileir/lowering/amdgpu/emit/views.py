@@ -32,9 +32,21 @@ from tileir.passes.split_access import contiguous_dim
 BUFFER_FLAGS = 0x27000
 # Byte offset that no descriptor of ours reaches: num_records is at most this.
 OUTSIDE = 0x80000000
+# Bit NT of the cache policy that buffer instructions take (LLVM, SIDefines.h, CPol: NT is the place of SLC).
+NON_TEMPORAL = 2
 ZERO_BYTES = 16
 MOST_ACCESSES = 1024  # per lane and op
 LANES = 64
+
+
+def policy(w: Writer, op: Op) -> str:
+    """The cache policy of an access as buffer instructions take it."""
+    return w.const(NON_TEMPORAL if op.attrs.get("cache") == "streaming" else 0)
+
+
+def hint(op: Op) -> str:
+    """The same as an attribute of plain accesses."""
+    return ", nontemporal" if op.attrs.get("cache") == "streaming" else ""
 
 
 @dataclass
@@ -477,7 +489,7 @@ def _moving_pieces(s: State, op: Op, n: int) -> Callable[[int], str]:
     raw_type = memory_type(t.elem.run_bytes(n))
 
     def piece(i: int) -> str:
-        text = f"{stream.resource}, {stream.pieces[i]}, {stream.offset}, {w.const(0)} : {raw_type}"
+        text = f"{stream.resource}, {stream.pieces[i]}, {stream.offset}, {policy(w, op)} : {raw_type}"
         if raw_type == THREE_BYTES:
             return from_memory(w, _three_bytes(w, stream.resource, stream.pieces[i], stream.offset), t, n)
         return from_memory(w, w.op(f"rocdl.raw.ptr.buffer.load {text}"), t, n)
@@ -515,12 +527,12 @@ def _pieces(s: State, op: Op, layout: Layout, n: int) -> Callable[[int], str]:
             if raw_type == THREE_BYTES:
                 raw = _three_bytes(w, resource, at, zero)
             else:
-                raw = w.op(f"rocdl.raw.ptr.buffer.load {resource}, {at}, {zero}, {zero} : {raw_type}")
+                raw = w.op(f"rocdl.raw.ptr.buffer.load {resource}, {at}, {zero}, {policy(w, op)} : {raw_type}")
         else:
             test, pointer = bounds.test(coords), address(s, a, start, coords)
             pointer = w.select(test, pointer, s.zeros(), "!llvm.ptr<1>") if test else pointer
             align = alignment(t.elem.run_bytes(n))
-            raw = w.op(f"llvm.load {pointer} {{alignment = {align} : i64}} : !llvm.ptr<1> -> {raw_type}")
+            raw = w.op(f"llvm.load {pointer} {{alignment = {align} : i64{hint(op)}}} : !llvm.ptr<1> -> {raw_type}")
         loaded = from_memory(w, raw, t, n)
         test = bounds.test(coords) if pad != 0 else ""
         if not test:
@@ -544,7 +556,7 @@ def _load_scalar(s: State, op: Op) -> str:
     pointer = address(s, a, base_offset(s, a), [])
     pointer = w.select(inside, pointer, s.zeros(), "!llvm.ptr<1>") if inside else pointer
     raw = w.op(
-        f"llvm.load {pointer} {{alignment = {t.elem.bytes} : i64}} : !llvm.ptr<1> -> {memory_type(t.elem.bytes)}"
+        f"llvm.load {pointer} {{alignment = {t.elem.bytes} : i64{hint(op)}}} : !llvm.ptr<1> -> {memory_type(t.elem.bytes)}"
     )
     value = from_memory(w, raw, t, 1)
     pad = op.attrs.get("pad", 0)
@@ -591,7 +603,7 @@ def store(s: State, op: Op) -> None:
         if r & layout.free.reg:
             continue  # a copy of another register
         coords = [coordinate(w, layout, r, d) for d in range(t.rank)]
-        _buffer_store(s, to_memory(w, piece(i), t, n), t.elem.run_bytes(n), resource, offsets.get(coords))
+        _buffer_store(s, op, to_memory(w, piece(i), t, n), t.elem.run_bytes(n), resource, offsets.get(coords))
 
 
 def _scatter(s: State, op: Op, a: Access) -> None:
@@ -612,20 +624,22 @@ def _scatter(s: State, op: Op, a: Access) -> None:
         raw = to_memory(w, piece(i), t, n)
         pointer = address(s, a, start, coords)
         align = alignment(size)
-        text = f"llvm.store {raw}, {pointer} {{alignment = {align} : i64}} : {memory_type(size)}, !llvm.ptr<1>"
+        text = (
+            f"llvm.store {raw}, {pointer} {{alignment = {align} : i64{hint(op)}}} : {memory_type(size)}, !llvm.ptr<1>"
+        )
         w.when(both(w, owner, bounds.test(coords)), text)
 
 
-def _buffer_store(s: State, raw: str, size: int, resource: str, offset: str) -> None:
+def _buffer_store(s: State, op: Op, raw: str, size: int, resource: str, offset: str) -> None:
     w = s.w
     zero = w.const(0)
     if size == 3:  # no instruction stores three bytes
         whole = w.op(f"llvm.zext {raw} : i24 to i32")
         for i in range(size):
             part = w.op(f"llvm.trunc {w.binary('lshr', whole, w.const(8 * i))} : i32 to i8")
-            w.line(f"rocdl.raw.ptr.buffer.store {part}, {resource}, {w.add(offset, i)}, {zero}, {zero} : i8")
+            w.line(f"rocdl.raw.ptr.buffer.store {part}, {resource}, {w.add(offset, i)}, {zero}, {policy(w, op)} : i8")
         return
-    w.line(f"rocdl.raw.ptr.buffer.store {raw}, {resource}, {offset}, {zero}, {zero} : {memory_type(size)}")
+    w.line(f"rocdl.raw.ptr.buffer.store {raw}, {resource}, {offset}, {zero}, {policy(w, op)} : {memory_type(size)}")
 
 
 def _far_store(s: State, op: Op, a: Access) -> None:
@@ -677,7 +691,7 @@ def _far_store(s: State, op: Op, a: Access) -> None:
                 piece = tile.register(w, r) if unit == 1 else tile.part(w, r // unit, unit)
                 raw = to_memory(w, piece, t, unit)
                 offset = offsets.get([coordinate(w, layout, r, d) for d in range(t.rank)])
-                _buffer_store(s, raw, t.elem.run_bytes(unit), resource, offset)
+                _buffer_store(s, op, raw, t.elem.run_bytes(unit), resource, offset)
     following = w.add(turn, 1)
     more = w.icmp("ult", following, trips)
     w.cond_branch(more, body, after, ([following, *_pieces_of(kept)[0]], ["i32", *types]))
@@ -752,7 +766,10 @@ def _store_scalar(s: State, op: Op, a: Access) -> None:
     raw = to_memory(w, s.scalar(op.operands[0]), t, 1)
     pointer = address(s, a, base_offset(s, a), [])
     size = t.elem.bytes
-    w.when(inside, f"llvm.store {raw}, {pointer} {{alignment = {size} : i64}} : {memory_type(size)}, !llvm.ptr<1>")
+    w.when(
+        inside,
+        f"llvm.store {raw}, {pointer} {{alignment = {size} : i64{hint(op)}}} : {memory_type(size)}, !llvm.ptr<1>",
+    )
 
 
 def accessible(s: State, op: Op, reaches: Sequence[tuple[int | None, ...]] = ()) -> None:
