@@ -11,7 +11,7 @@ from tileir.ir.diagnostics import CompileError, error
 from tileir.ir.location import Loc
 from tileir.ir.types import Elem
 from tileir.lowering.amdgpu.emit.tiles import Tile, tied
-from tileir.lowering.amdgpu.emit.writer import Writer, scalar_type
+from tileir.lowering.amdgpu.emit.writer import Scope, Writer, scalar_type
 from tileir.passes.late import LOAD_AHEAD, READ_AHEAD, Late, late_ops
 from tileir.target import Target
 
@@ -40,11 +40,16 @@ class State:
     sparing: bool = False  # keep few registers in use, at the price of waiting for memory
     pinned: bool = False  # tie operands in the vector file, too
     needs_zeros: bool = False
-    report_sites: dict[Op, int] = field(default_factory=dict[Op, int])  # `print` and `assert`, numbered in program order
+    report_sites: dict[Op, int] = field(
+        default_factory=dict[Op, int]
+    )  # `print` and `assert`, numbered in program order
     streams: dict[Op, Stream] = field(default_factory=dict[Op, "Stream"])
     targets: set[object] = field(default_factory=set[object])  # what direct copies fill, as far as it is in registers
-    starts: dict[tuple[int, int], str] = field(default_factory=dict[tuple[int, int], str])  # the rest: from where, by block
+    starts: dict[tuple[int, int], str] = field(
+        default_factory=dict[tuple[int, int], str]
+    )  # the rest: from where, by block
     copies: dict[tuple[int, str], str] = field(default_factory=dict[tuple[int, str], str])  # see `in_block`
+    rows: dict[tuple[int, Op], Scope] = field(default_factory=dict[tuple[int, Op], Scope])  # by block, see `views`
     late: Late = field(init=False)
     fragment_ties: dict[Value, str] = field(default_factory=dict[Value, str])  # by `fragments.accumulator_ties`
 

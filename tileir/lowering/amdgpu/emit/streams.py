@@ -253,11 +253,12 @@ def prepare(s: State, accesses: list[Moving], loop: Op, k: str, end: str) -> Pla
 
 
 def _places(s: State) -> dict[object, str]:
-    """Numbers of the work-item, lane and wave, opaque, so that what is computed from them stays here."""
+    """Numbers of the work-item, lane and wave, opaque, so that what is computed from them stays here; that of the wave in a vector
+    register, as there are more of these."""
     w = s.w
     item = tied(w, thread(w), "i32", "v", ordered=True)
     number = w.binary("and", item, w.const(views.LANES - 1))
-    return {"thread": item, "lane": number, "wave": tied(w, wave(w), "i32", "s", ordered=True)}
+    return {"thread": item, "lane": number, "wave": tied(w, wave(w), "i32", "v", ordered=True)}
 
 
 def enter(s: State, plan: Plan, counters: Sequence[str]) -> None:

@@ -24,7 +24,7 @@ from tileir.layout import Layout
 from tileir.lowering.amdgpu.emit.coords import Coordinate, coordinate, lane, masks, register_table, thread, wave
 from tileir.lowering.amdgpu.emit.state import State
 from tileir.lowering.amdgpu.emit.tiles import Tile, tied
-from tileir.lowering.amdgpu.emit.writer import Writer, scalar_type, vector_type
+from tileir.lowering.amdgpu.emit.writer import Scope, Writer, scalar_type, vector_type
 from tileir.passes.split_access import contiguous_dim
 
 # Word 3 of a raw buffer descriptor: DATA_FORMAT = 32 bits, no swizzle, no type checks (CDNA3 ISA, buffer resource
@@ -520,7 +520,7 @@ def _pieces(s: State, op: Op, layout: Layout, n: int) -> Callable[[int], str]:
     assert isinstance(pad, int | float)
     raw_type = memory_type(t.elem.run_bytes(n))
 
-    def piece(i: int) -> str:
+    def make(i: int) -> str:
         coords = [coordinate(w, layout, i * n, d) for d in range(t.rank)]
         if by_buffer:
             zero, at = w.const(0), offsets.get(coords)
@@ -540,7 +540,22 @@ def _pieces(s: State, op: Op, layout: Layout, n: int) -> Callable[[int], str]:
         value = s.splat_literal(pad, t.elem, n)
         return w.select(test, loaded, value, vector_type(scalar_type(t.elem), n))
 
+    def piece(i: int) -> str:
+        if not by_buffer:
+            return make(i)
+        with w.local(_rows_here(s, op)):
+            return make(i)
+
     return piece
+
+
+def _rows_here(s: State, op: Op) -> Scope:
+    """A stretch of the current block for one access, in which the number of the wave is opaque: where rows belong to waves, LLVM
+    would keep a scalar register for each row of a tile, for the next access or in a loop, instead of adding it up again."""
+    key = s.w.block, op
+    if key not in s.rows:
+        s.rows[key] = s.w.stretch({"wave": tied(s.w, wave(s.w), "i32", "s", ordered=True)})
+    return s.rows[key]
 
 
 def address(s: State, a: Access, base: str, coords: Sequence[Coordinate]) -> str:
