@@ -64,6 +64,17 @@ def tanh(x: Decimal) -> Decimal:
     return (e - 1) / (e + 1)
 
 
+def sinh(x: Decimal) -> Decimal:
+    return (x.exp() - (-x).exp()) / 2
+
+
+def arctan(t: Decimal) -> Decimal:
+    """Halved three times by atan t = 2 atan(t / (1 + √(1 + t²))), then the series."""
+    for _ in range(3):
+        t = t / (1 + (1 + t * t).sqrt())
+    return 8 * sum(((-1) ** n * t ** (2 * n + 1) / (2 * n + 1) for n in range(70)), D(0))
+
+
 def of_root(f: Function) -> Function:
     """A function of y = x²."""
     return lambda y: f(y.sqrt())
@@ -97,6 +108,12 @@ FITS: dict[str, Fit] = {
     "cos_f32": Fit("(cos r - 1 + r²/2) / r⁴ of r²", of_root(lambda r: (cosine(r) - 1 + r * r / 2) / r**4), 0.0, PI_4**2, E32 / 8),
     "tanh_f64": Fit("(tanh x - x) / x³ of x²", of_root(lambda x: (tanh(x) - x) / x**3), 0.0, 0.625**2, E64),
     "tanh_f32": Fit("(tanh x - x) / x³ of x²", of_root(lambda x: (tanh(x) - x) / x**3), 0.0, 0.625**2, E32),
+    "sinh_f64": Fit("(sinh x - x) / x³ of x²", of_root(lambda x: (sinh(x) - x) / x**3), 0.0, 1.0, E64),
+    "atan_f64": Fit("(atan t - t) / t³ of t²", of_root(lambda t: (arctan(t) - t) / t**3), 0.0, 1.0, E64),
+    "log_rest_f64": Fit(
+        "(log((1 + s) / (1 - s)) - 2s - 2/3 s³) / s⁵ of s²",
+        of_root(lambda s: (((1 + s) / (1 - s)).ln() - 2 * s - D(2) / 3 * s**3) / s**5), 0.0, 0.02945, E64 * 8,
+    ),
     "erf_f64": Fit("(erf x - x) / x of x²", of_root(lambda x: (erf(x) - x) / x), 0.0, 2.25, E64),
     "erf_f32": Fit("(erf x - x) / x of x²", of_root(lambda x: (erf(x) - x) / x), 0.0, 1.0, E32 * 2),
     "erfc_f64": Fit("-log(1 - erf x)", lambda x: -(1 - erf(x)).ln(), 1.5, 6.0, E64 * 16, 3.75, 2.25),
@@ -168,6 +185,8 @@ def constants() -> dict[str, list[float]]:
     """Numbers as sums of floats: parts with few bits, so that products with small integers are exact."""
     return {
         "log2(e)": split(1 / LN2, (53, 53)),
+        "2/3": split(D(2) / 3, (53, 53)),
+        "pi": split(PI, (53, 53)),
         "ln 2": split(LN2, (53, 53)),
         "ln 2 short": split(LN2, (40, 53)),
         "2/pi": split(2 / PI, (53,)),

@@ -38,6 +38,21 @@ def evaluate(names: Sequence[str], x: Array, elem: str, chip: str) -> dict[str, 
     return {name: arrays[f"Y{i}"] for i, name in enumerate(names)}
 
 
+def evaluate_pairs(name: str, x: Array, y: Array, elem: str, chip: str) -> Array:
+    """A function of two operands on the simulator."""
+    text = f"""tileir 1
+kernel @pairs(%X: global<{elem}[N]>, %Y: global<{elem}[N]>, %Z: global<{elem}[N]>) grid(cdiv(N, {TILE})) {{
+  %i = program_id()
+  %x = load(%X[%i * {TILE} +: {TILE}])
+  %y = load(%Y[%i * {TILE} +: {TILE}])
+  store({name}(%x, %y), %Z[%i * {TILE} +: {TILE}])
+}}
+"""
+    z = np.zeros_like(x)
+    launch(compiled(text, chip), {"X": x, "Y": y, "Z": z}, device(f"simulator:{chip}"))
+    return z
+
+
 def every_value(elem: str) -> Array:
     """All values of a 16-bit type."""
     return np.arange(1 << 16, dtype=np.uint16).view(TYPES[elem])
@@ -105,8 +120,60 @@ def error_function(x: Array) -> Array:
 REFERENCES: dict[str, Callable[[Array], Array]] = {
     "exp": np.exp, "exp2": np.exp2, "log": np.log, "log2": np.log2, "sin": np.sin, "cos": np.cos, "tanh": np.tanh, "erf": error_function,
     "sigmoid": lambda x: np.where(x < 0, np.exp(-np.abs(x)), WIDE(1)) / (1 + np.exp(-np.abs(x))),
+    "tan": np.tan, "sinh": np.sinh, "cosh": np.cosh,
     "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "rcp": lambda x: 1 / x,
 }  # fmt: skip
+
+
+PAIRS: dict[str, Callable[[Array, Array], Array]] = {"pow": np.power, "atan2": np.arctan2}
+
+
+def pairs(elem: str, count: int, seed: int = 0) -> tuple[Array, Array]:
+    """All pairs of special values, and random ones: any bits, and numbers whose powers are in range."""
+    t = TYPES[elem]
+    rng = np.random.default_rng(seed)
+    info: Any = ml_dtypes.finfo(t)
+    special = [
+        0.0,
+        1.0,
+        0.5,
+        2.0,
+        3.0,
+        2.5,
+        7.0,
+        np.inf,
+        np.nan,
+        float(info.max),
+        float(info.smallest_normal),
+        float(info.eps),
+    ]
+    special += [
+        float(info.smallest_subnormal),
+        1 + float(info.eps),
+        1 - float(info.eps) / 2,
+        1000.5,
+        2.0 ** (info.nmant + 1),
+        1e4,
+    ]
+    points = np.array([*special, *(-s for s in special)]).astype(t)
+    first, second = (g.ravel() for g in np.meshgrid(points, points))
+    base = np.exp2(rng.uniform(-8, 8, count))
+    power = rng.uniform(-1, 1, count) * min(info.maxexp, 1000) / np.maximum(np.abs(np.log2(base)), 0.01)
+    whole = np.where(rng.random(count) < 0.3, -base, base), np.where(rng.random(count) < 0.5, np.rint(power), power)
+    bits = np.dtype(t).itemsize * 8
+    patterns = [rng.integers(0, 1 << bits, count, dtype=np.uint64).astype(f"u{bits // 8}").view(t) for _ in range(2)]
+    with np.errstate(over="ignore"):
+        x = np.concatenate([first, whole[0].astype(t), patterns[0], base.astype(t)])
+        y = np.concatenate([second, whole[1].astype(t), patterns[1], np.exp2(rng.uniform(-8, 8, count)).astype(t)])
+    return np.ascontiguousarray(x), np.ascontiguousarray(y)
+
+
+def measure_pairs(name: str, x: Array, y: Array, elem: str, chip: str) -> tuple[float, tuple[float, float]]:
+    """The largest error in ulp and its arguments."""
+    with np.errstate(all="ignore"):
+        error = ulps(evaluate_pairs(name, x, y, elem, chip), PAIRS[name](x.astype(WIDE), y.astype(WIDE)), elem)
+    worst = int(np.argmax(error))
+    return float(error[worst]), (float(x[worst]), float(y[worst]))
 
 
 def ulps(got: Array, want: Array, elem: str) -> Array:

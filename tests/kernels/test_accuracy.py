@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.kernels.accuracy import REFERENCES, TYPES, every_value, measure, samples
+from tests.kernels.accuracy import PAIRS, REFERENCES, TYPES, every_value, measure, measure_pairs, pairs, samples
 from tests.kernels.harness import CHIPS, compiled, device
 from tileir.ir.ops.elementwise import accuracy
 from tileir.ir.registry import all_ops
@@ -47,6 +47,55 @@ def test_samples_and_special_values_of_wide_types(chip: str, elem: str) -> None:
         assert error <= bound - allowance + 0.5 * (allowance > 0), (name, elem, error, at)
 
 
+@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize(
+    ("elem", "chip"), [("f64", "gfx950"), ("f32", "gfx942"), ("f16", "gfx950"), ("bf16", "gfx942")]
+)
+def test_functions_of_two_operands(name: str, elem: str, chip: str) -> None:
+    error, at = measure_pairs(name, *pairs(elem, 5000), elem, chip)
+    assert error <= accuracy(name, elem)[0], (name, elem, error, at)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("elem", TYPES)
+@pytest.mark.parametrize("chip", CHIPS)
+def test_many_pairs(name: str, elem: str, chip: str) -> None:
+    for seed in range(4):
+        error, at = measure_pairs(name, *pairs(elem, 100_000, seed + 1), elem, chip)
+        assert error <= accuracy(name, elem)[0], (name, elem, error, at)
+
+
+HIGH = """tileir 1
+kernel @high<T: type = i32>(%X: global<T[N]>, %Y: global<T[N]>, %A: global<T[N]>, %B: global<T[N]>) grid(cdiv(N, 256)) {
+  %i = program_id()
+  %x = load(%X[%i * 256 +: 256])
+  %y = load(%Y[%i * 256 +: 256])
+  store(mulhi(%x, %y), %A[%i * 256 +: 256])
+  store(mulhi_unsigned(%x, %y), %B[%i * 256 +: 256])
+}
+"""
+
+
+@pytest.mark.parametrize("chip", [*CHIPS, "interpreter"])
+@pytest.mark.parametrize("elem", ["i8", "i16", "i32", "i64"])
+def test_upper_halves_of_products(chip: str, elem: str) -> None:
+    """Against Python's integers."""
+    t, bits = np.dtype(elem.replace("i", "int")), int(elem[1:])
+    info = np.iinfo(t)
+    special = np.array([0, 1, -1, 2, -2, 3, info.max, info.min, info.min + 1], t)
+    x, y = (np.ascontiguousarray(g.ravel()) for g in np.meshgrid(special, special))
+    rng = np.random.default_rng(bits)
+    x, y = (np.concatenate([v, rng.integers(info.min, info.max, 300, t, endpoint=True)]) for v in (x, y))
+    a, b = np.zeros_like(x), np.zeros_like(x)
+    kernel = compiled(HIGH, "gfx950" if chip == "interpreter" else chip, (("T", elem),))
+    launch(kernel, {"X": x, "Y": y, "A": a, "B": b}, device(chip if chip == "interpreter" else f"simulator:{chip}"))
+    mask = (1 << bits) - 1
+    for p, q, signed, unsigned in zip(x.tolist(), y.tolist(), a.tolist(), b.tolist(), strict=True):
+        assert signed == (p * q) >> bits, (p, q)
+        assert unsigned & mask == ((p & mask) * (q & mask)) >> bits, (p, q)
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("chip", CHIPS)
 @pytest.mark.parametrize("elem", ["f32", "f64"])
@@ -57,7 +106,7 @@ def test_many_samples(chip: str, elem: str, seed: int) -> None:
 
 def test_every_function_has_a_bound_and_no_other_op() -> None:
     stated = json.loads((ROOT / "tileir/ir/ops/accuracy.json").read_text(encoding="utf-8"))["bounds"]
-    assert set(stated) == set(NAMES) <= set(all_ops())
+    assert set(stated) == {*NAMES, *PAIRS} <= set(all_ops())
     assert all(set(by_type) == set(TYPES) for by_type in stated.values())
 
 

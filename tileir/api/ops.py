@@ -303,6 +303,22 @@ class Ops:
         """Larger value; a number wins over NaN, and +0 is above -0 (IEEE maximumNumber)."""
         return self.emit_one("max", [a, b], None, name)
 
+    def pow(self, a: Operand, b: Operand, *, name: str = "") -> Tile:
+        """The first operand to the power of the second; special values as in C."""
+        return self.emit_one("pow", [a, b], None, name)
+
+    def atan2(self, a: Operand, b: Operand, *, name: str = "") -> Tile:
+        """Angle of the point with the ordinate a and the abscissa b, from -π to π; signs of zeros count."""
+        return self.emit_one("atan2", [a, b], None, name)
+
+    def mulhi(self, a: Operand, b: Operand, *, name: str = "") -> Tile:
+        """Upper half of the product of twice the width, signed."""
+        return self.emit_one("mulhi", [a, b], None, name)
+
+    def mulhi_unsigned(self, a: Operand, b: Operand, *, name: str = "") -> Tile:
+        """Upper half of the product of twice the width, the operands read as unsigned."""
+        return self.emit_one("mulhi_unsigned", [a, b], None, name)
+
     def and_(self, a: Operand, b: Operand, *, name: str = "") -> Tile:
         """Bitwise conjunction."""
         return self.emit_one("and", [a, b], None, name)
@@ -394,6 +410,18 @@ class Ops:
     def cos(self, a: Operand, *, name: str = "") -> Tile:
         """Cosine (radians)."""
         return self.emit_one("cos", [a], None, name)
+
+    def tan(self, a: Operand, *, name: str = "") -> Tile:
+        """Tangent (radians)."""
+        return self.emit_one("tan", [a], None, name)
+
+    def sinh(self, a: Operand, *, name: str = "") -> Tile:
+        """Hyperbolic sine."""
+        return self.emit_one("sinh", [a], None, name)
+
+    def cosh(self, a: Operand, *, name: str = "") -> Tile:
+        """Hyperbolic cosine."""
+        return self.emit_one("cosh", [a], None, name)
 
     def tanh(self, a: Operand, *, name: str = "") -> Tile:
         """Hyperbolic tangent."""

@@ -26,9 +26,11 @@ FLOATS = ("f32", "bf16", "f16", "f64")
 INTS = ("i32", "i64", "i16", "i8")
 _DIMS = (1, 2, 3, 8, 16, 32)
 _EXACT_UNARY = "neg abs sqrt rcp floor ceil round".split()
-_FLOAT_UNARY = "neg abs exp exp2 log log2 sqrt rsqrt rcp sin cos tanh erf sigmoid floor ceil round".split()
+_FLOAT_UNARY = (
+    "neg abs exp exp2 log log2 sqrt rsqrt rcp sin cos tan sinh cosh tanh erf sigmoid floor ceil round".split()
+)
 _BINARY = "add sub mul div mod min max".split()
-_INT_BINARY = "cdiv and or xor shl shr".split()
+_INT_BINARY = "cdiv mulhi mulhi_unsigned and or xor shl shr".split()
 _COMPARE = "eq ne lt le gt ge".split()
 _REDUCE_BITS = "reduce_and reduce_or reduce_xor".split()
 _SCAN = "scan_add scan_mul scan_max scan_min".split()
@@ -209,7 +211,7 @@ class _Maker:
 
     def binary(self) -> Value:
         a = self.any_value()
-        names = _BINARY + (_INT_BINARY if a.tile.elem.is_int else [])
+        names = _BINARY + (_INT_BINARY if a.tile.elem.is_int else [] if self.limits.exact else ["pow", "atan2"])
         return self.emit(self.pick(names), self.shuffled(a, self.pick(self.like(a))))
 
     def shuffled(self, a: Value, b: Value) -> list[Value]:

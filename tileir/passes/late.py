@@ -23,7 +23,7 @@ READ_AHEAD = 16
 # workgroup, more than the 14 KiB that bandwidth times latency of memory ask for (17 bytes a nanosecond and CU, 0.8 us).
 LOAD_AHEAD = 32
 RENAMES = ("transpose", "convert_layout")
-_WHOLE = ("sin", "cos")  # a branch is taken for the whole tile
+_WHOLE = ("sin", "cos", "tan")  # a branch is taken for the whole tile
 # What may stand between a load and the LDS write that its pieces wait for: nothing that computes with tiles or writes to
 # global memory, so that a load which was put early on purpose stays early.
 _PASSED = ("load", "wait", "barrier", "shared_alloc", "shared_store", "copy_async", "constant", *RENAMES)

@@ -117,6 +117,20 @@ _binary(
     "int float",
     _direct(numeric.maximum),
 )
+_binary("pow", "The first operand to the power of the second; special values as in C.", "float", _rounded(np.power))
+_binary(
+    "atan2",
+    "Angle of the point with the ordinate a and the abscissa b, from -π to π; signs of zeros count.",
+    "float",
+    _rounded(np.arctan2),
+)
+_binary("mulhi", "Upper half of the product of twice the width, signed.", "int", _direct(numeric.multiply_high))
+_binary(
+    "mulhi_unsigned",
+    "Upper half of the product of twice the width, the operands read as unsigned.",
+    "int",
+    _direct(lambda a, b: numeric.multiply_high(a, b, signed=False)),
+)
 _binary("and", "Bitwise conjunction.", "int bool", _direct(np.bitwise_and), "&")
 _binary("or", "Bitwise disjunction.", "int bool", _direct(np.bitwise_or), "|")
 _binary("xor", "Bitwise exclusive or.", "int bool", _direct(np.bitwise_xor), "^")
@@ -204,6 +218,9 @@ _unary("rsqrt", "One over the square root.", "float", _rounded(lambda a: 1.0 / n
 _unary("rcp", "One over the operand.", "float", _rounded(lambda a: 1.0 / a))
 _unary("sin", "Sine (radians).", "float", _rounded(np.sin))
 _unary("cos", "Cosine (radians).", "float", _rounded(np.cos))
+_unary("tan", "Tangent (radians).", "float", _rounded(np.tan))
+_unary("sinh", "Hyperbolic sine.", "float", _rounded(np.sinh))
+_unary("cosh", "Hyperbolic cosine.", "float", _rounded(np.cosh))
 _unary("tanh", "Hyperbolic tangent.", "float", _rounded(np.tanh))
 _unary("erf", "Error function.", "float", _rounded(_erf))
 _unary("sigmoid", "1 / (1 + exp(-x)).", "float", _rounded(lambda a: 1.0 / (1.0 + np.exp(-a))))

@@ -173,6 +173,21 @@ def divide(a: Array, b: Array) -> Array:
     return np.where(b == 0, np.full_like(q, -1), q)
 
 
+def multiply_high(a: Array, b: Array, *, signed: bool = True) -> Array:
+    """Upper half of the product of integers of equal type, read as signed or unsigned."""
+    a, b = np.broadcast_arrays(a, b)
+    bits = a.dtype.itemsize * 8
+    mask = 0 if signed else (1 << bits) - 1
+
+    def whole(x: Array) -> Array:
+        exact = x.astype(object)
+        return exact if signed else exact & mask
+
+    high = (whole(a) * whole(b)) >> bits
+    wrapped = np.asarray(high & ((1 << bits) - 1), object).astype(np.uint64)
+    return wrapped.astype(np.dtype(f"u{a.dtype.itemsize}")).view(a.dtype)
+
+
 def remainder(a: Array, b: Array) -> Array:
     """a - b · trunc(a / b), with the sign of a; integers modulo 0 give a."""
     a, b = np.asarray(a), np.asarray(b)

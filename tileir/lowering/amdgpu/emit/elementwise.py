@@ -107,10 +107,22 @@ class Pieces:
                 return self.plain("shl" if name == "shl" else "ashr", a[0], count)
             case "cdiv":
                 return self.ceil_division(*a)
+            case "mulhi" | "mulhi_unsigned":
+                return self.high_product(name == "mulhi", *a)
             case "fma":
                 return self.plain("add", self.plain("mul", a[0], a[1]), a[2])
             case _:
                 raise self.s.unsupported(f"'{name}' on {e}", self.op.loc, "convert to f32 first")
+
+    def high_product(self, signed: bool, a: str, b: str) -> str:
+        """The upper half of a product in twice the width."""
+        bits = self.elem.bits
+        wide = vector_type(f"i{2 * bits}", self.n)
+        extend = "sext" if signed else "zext"
+        x, y = (self.w.op(f"llvm.{extend} {v} : {self.type()} to {wide}") for v in (a, b))
+        product = self.w.binary("mul", x, y, wide)
+        count = self.s.w.splat_const(str(bits), f"i{2 * bits}", self.n)
+        return self.w.op(f"llvm.trunc {self.w.binary('lshr', product, count, wide)} : {wide} to {self.type()}")
 
     def guarded_division(self, name: str, a: list[str]) -> str:
         """A division whose divisor may be 0 or -1, for which LLVM defines no result: division by 1, then the results that

@@ -132,8 +132,8 @@ class Functions(Exact):
 
     # -- exponentials --------------------------------------------------------------------------------------------------
 
-    def exp(self, x: str) -> str:
-        """f64: eˣ = 2ᵏ · eʳ with r = x - k · ln 2, |r| <= ln 2 / 2; f32: LLVM's expansion around v_exp_f32."""
+    def exp(self, x: str, halvings: int = 0) -> str:
+        """f64: eˣ = 2ᵏ · eʳ with r = x - k · ln 2, |r| <= ln 2 / 2, then times 2⁻ʰ; f32: LLVM's expansion around v_exp_f32."""
         if self.elem == F32:
             return self.call("exp", x)
         k = self.call("rint", self.mul(x, self.const(constant("log2(e)")[0])))
@@ -141,7 +141,10 @@ class Functions(Exact):
         r = self.fma(k, self.const(-low), self.fma(k, self.const(-high), x))
         q = self.horner("exp_f64", r)
         y = self.add(self.const(1.0), self.fma(self.mul(r, r), q, r))
-        return self._bounded(self.scaled(y, self.to_int(k)), x, 710.0, -746.0)
+        exponent = self.to_int(k)
+        if halvings:
+            exponent = self.w.add(exponent, -halvings)
+        return self._bounded(self.scaled(y, exponent), x, 710.0 + halvings, -746.0 + halvings)
 
     def exp2(self, x: str) -> str:
         """f64: 2ˣ = 2ᵏ · 2ʳ, |r| <= 1/2; f32: LLVM's expansion around v_exp_f32."""
@@ -172,6 +175,73 @@ class Functions(Exact):
         near = self.fma(self.mul(size, square), self.horner(f"tanh_{self.suffix}", square), size)
         return self.call("copysign", self.select(self.compare("olt", size, self.const(0.625)), near, far), x)
 
+    def cosh(self, x: str) -> str:
+        """h + 1 / (4h) with h = exp(|x|) / 2, which overflows only where the result does."""
+        h = self.exp(self.call("fabs", x), 1)
+        return self.add(h, self.div(self.const(0.25), h))
+
+    def sinh(self, x: str) -> str:
+        """h - 1 / (4h), sign restored; below 1 x + x³ · P(x²)."""
+        size = self.call("fabs", x)
+        h = self.exp(size, 1)
+        far = self.sub(h, self.div(self.const(0.25), h))
+        square = self.mul(size, size)
+        near = self.fma(self.mul(size, square), self.horner("sinh_f64", square), size)
+        return self.call("copysign", self.select(self.compare("olt", size, self.const(1.0)), near, far), x)
+
+    def pow(self, x: str, y: str) -> str:
+        """2 to the power of y · log2 |x|, both in two parts; signs and special values as in C (annex F of the standard)."""
+        one, zero, inf = self.const(1.0), self.const(0.0), self.const(float("inf"))
+        size = self.call("fabs", x)
+        high, low = self._precise_log2(size)
+        nothing, endless = self.compare("oeq", size, zero), self.compare("oeq", size, inf)
+        high = self.select(nothing, self.const(float("-inf")), self.select(endless, inf, high))
+        p, error = self.product(y, high)
+        error = self.fma(y, low, error)
+        regular = self.compare("olt", self.call("fabs", p), self.const(2000.0))
+        error = self.select(regular, error, zero)
+        k = self.call("rint", p)
+        r = self.select(regular, self.add(self.sub(p, k), error), zero)
+        power = self.fma(r, self.horner("exp2_f64", r), one)
+        power = self._bounded(self.scaled(power, self.to_int(k)), p, 1026.0, -1080.0)
+        whole = self.compare("oeq", self.call("rint", y), y)
+        half = self.mul(y, self.const(0.5))
+        odd = self.w.binary("and", whole, self.compare("une", self.call("rint", half), half), "i1")
+        power = self.select(odd, self.call("copysign", power, x), power)
+        finite = self.compare("olt", self.call("fabs", y), inf)
+        broken = self.w.binary(
+            "and", self.compare("olt", x, zero), self.compare("one", x, self.const(float("-inf"))), "i1"
+        )
+        broken = self.w.binary(
+            "and", broken, self.w.binary("and", self.compare("une", self.call("rint", y), y), finite, "i1"), "i1"
+        )
+        power = self.select(broken, self.const(float("nan")), power)
+        power = self.select(self.compare("uno", x, y), self.add(x, y), power)
+        still = self.w.binary(
+            "and", self.compare("oeq", size, one), self.compare("oeq", self.call("fabs", y), inf), "i1"
+        )
+        always = self.w.binary("or", self.compare("oeq", y, zero), self.compare("oeq", x, one), "i1")
+        return self.select(self.w.binary("or", always, still, "i1"), one, power)
+
+    def atan2(self, y: str, x: str) -> str:
+        """t + t³ · P(t²) for the smaller over the larger of |y| and |x|, and its complements to π/2 and π in two parts."""
+        one, zero, inf = self.const(1.0), self.const(0.0), self.const(float("inf"))
+        rise, run = self.call("fabs", y), self.call("fabs", x)
+        steep = self.compare("ogt", rise, run)
+        less, more = self.select(steep, run, rise), self.select(steep, rise, run)
+        t = self.div(less, more)
+        t = self.select(self.compare("oeq", less, inf), one, self.select(self.compare("oeq", more, zero), zero, t))
+        square = self.mul(t, t)
+        angle = self.fma(self.mul(t, square), self.horner("atan_f64", square), t)
+        angle = self._complement("pi/2", angle, steep)
+        negative = self.w.icmp("slt", self.w.bitcast(x, self.t, "i64"), self.w.const(0, "i64"), "i64")
+        angle = self._complement("pi", angle, negative)
+        return self.select(self.compare("uno", x, y), self.add(x, y), self.call("copysign", angle, y))
+
+    def _complement(self, name: str, angle: str, condition: str) -> str:
+        high, low = (self.const(c) for c in constant(name))
+        return self.select(condition, self.sub(high, self.sub(angle, low)), angle)
+
     # -- logarithms ----------------------------------------------------------------------------------------------------
 
     def _reduced(self, x: str) -> tuple[str, str, str, str]:
@@ -187,6 +257,31 @@ class Functions(Exact):
         z = self.mul(s, s)
         half = self.mul(self.const(0.5), self.mul(f, f))
         return k, f, half, self.mul(s, self.fma(z, self.horner("log_f64", z), half))
+
+    def _precise_log2(self, x: str) -> Pair:
+        """log2 of a positive number in two parts, to about 2^-64 of itself: the first two terms of `_reduced`'s series in two parts."""
+        k, f, _, _ = self._reduced(x)
+        base, base_low = self.quick_sum(self.const(2.0), f)
+        s = self.div(f, base)
+        rest = self.sub(self.fma(self.neg(s), base, f), self.mul(s, base_low))
+        s_low = self.div(rest, base)
+        z, z_low = self.product(s, s)
+        z_low = self.fma(self.add(s, s), s_low, z_low)
+        cube, cube_low = self.product(z, s)
+        cube_low = self.add(cube_low, self.fma(z, s_low, self.mul(z_low, s)))
+        third, third_low = (self.const(c) for c in constant("2/3"))
+        term, term_low = self.product(cube, third)
+        term_low = self.add(term_low, self.fma(cube, third_low, self.mul(cube_low, third)))
+        tail = self.mul(self.mul(cube, z), self.horner("log_rest_f64", z))
+        two = self.const(2.0)
+        high, low = self.quick_sum(self.mul(two, s), term)
+        low = self.add(low, self.add(self.fma(two, s_low, term_low), tail))
+        high, low = self.quick_sum(high, low)
+        factor, little = (self.const(c) for c in constant("log2(e)"))
+        p, error = self.product(high, factor)
+        error = self.add(error, self.fma(high, little, self.mul(low, factor)))
+        total, carry = self.two_sum(k, p)
+        return self.quick_sum(total, self.add(carry, error))
 
     def _of_positive(self, y: str, x: str) -> str:
         """y; the results of logarithms for 0, negative numbers and infinity."""
@@ -280,8 +375,8 @@ class Functions(Exact):
         r, error = self.product(high, factor)
         return self.to_int(n), *self.quick_sum(r, self.add(error, self.fma(high, little, self.mul(low, factor))))
 
-    def turned(self, n: str, r: str, low: str, bits: int, quarter: int) -> str:
-        """sin((n + quarter) · π/2 + r + low) for |r| <= π/4: ± sine or cosine of r."""
+    def turned(self, n: str, r: str, low: str, bits: int, op: str) -> str:
+        """Sine, cosine or tangent of n · π/2 + r + low, |r| <= π/4, from sine and cosine of r."""
         name = "f64" if bits == 64 else "f32"
         z = self.mul(r, r)
         half, one = self.mul(z, self.const(0.5)), self.const(1.0)
@@ -290,40 +385,47 @@ class Functions(Exact):
         w = self.sub(one, half)
         rest = self.sub(self.mul(self.mul(z, z), self.horner(f"cos_{name}", z)), self.mul(r, low))
         cosine = self.add(w, self.add(self.sub(self.sub(one, w), half), rest))
-        if quarter:
-            n = self.w.binary("add", n, self.w.const(quarter))
+        if op == "cos":
+            n = self.w.binary("add", n, self.w.const(1))
         odd = self.w.icmp("ne", self.w.binary("and", n, self.w.const(1)), self.w.const(0))
+        if op == "tan":
+            return self.div(self.select(odd, cosine, sine), self.select(odd, self.neg(sine), cosine))
         flips = self.w.icmp("ne", self.w.binary("and", n, self.w.const(2)), self.w.const(0))
         y = self.select(odd, cosine, sine)
         return self.select(flips, self.neg(y), y)
 
 
+TURNS = frozenset({"sin", "cos", "tan"})
 FUNCTIONS = frozenset({"exp", "exp2", "log", "log2", "sigmoid", "tanh", "erf"})
+WIDE_FUNCTIONS = frozenset({"sinh", "cosh", "pow", "atan2"})
+"""Computed in f64 for all types: there they are as exact as the type, and cost no more than in f32 with care."""
 
 
 def function(s: State, op: Op, n: int, args: list[str]) -> str:
-    """One piece of a function of one operand, element by element; 16-bit types go through f32 and are rounded once."""
+    """One piece of a function, element by element; 16-bit types go through f32 or f64 and are rounded once."""
     elem = op.operands[0].tile.elem
-    wide = F64 if elem == F64 else F32
+    wide = F64 if elem == F64 or op.name in WIDE_FUNCTIONS else F32
     f, one = Functions(s, wide), Pieces(s, op, 1)
     whole = Pieces(s, op, n)
-    parts = [args[0]] if n == 1 else [s.w.extract(args[0], i, whole.type(elem)) for i in range(n)]
-    results = [one.convert(getattr(f, op.name)(one.convert(x, elem, wide)), wide, elem) for x in parts]
+    results: list[str] = []
+    for i in range(n):
+        parts = [x if n == 1 else s.w.extract(x, i, whole.type(elem)) for x in args]
+        y = getattr(f, op.name)(*(one.convert(x, elem, wide) for x in parts))
+        results.append(one.convert(y, wide, elem))
     return s.w.pack(results, scalar_type(elem))
 
 
 def turn(s: State, op: Op) -> None:
-    """`sin` and `cos`, in f64. Arguments below the limit, practically all, are reduced by constants; a wave in which any lane holds a
+    """`sin`, `cos` and `tan`, in f64. Arguments below the limit, practically all, are reduced by constants; a wave in which any lane holds a
     larger one branches to the reduction by the digits of 2/π."""
     t, v = op.result.tile, op.operands[0]
     bits = 64 if t.elem == F64 else 32
     f, p, w = Functions(s, F64), Pieces(s, op, 1), s.w
-    quarter = int(op.name == "cos")
     given = [s.scalar(v)] if t.is_scalar else operand_pieces(s, v, t, 1)
     distinct = list(dict.fromkeys(given))
     wide = [p.convert(x, t.elem, F64) for x in distinct]
     sizes = [f.call("fabs", x) for x in wide]
-    near = [f.turned(*f.counted(x, bits), bits, quarter) for x in sizes]
+    near = [f.turned(*f.counted(x, bits), bits, op.name) for x in sizes]
     large = [f.compare("oge", x, f.const(LIMITS[bits])) for x in sizes]
     some = large[0]
     for other in large[1:]:
@@ -333,14 +435,14 @@ def turn(s: State, op: Op) -> None:
     types = ["f64"] * len(near)
     w.cond_branch(w.icmp("ne", lanes, w.const(0, "i64"), "i64"), cold, after, ((), ()), (near, types))
     w.start(cold)
-    far = [f.turned(*f.looked_up(x, bits), bits, quarter) for x in sizes]
+    far = [f.turned(*f.looked_up(x, bits), bits, op.name) for x in sizes]
     w.branch(after, [f.select(c, a, b) for c, a, b in zip(large, far, near, strict=True)], types)
     names = [w.name() for _ in near]
     w.start(after, list(zip(names, types, strict=True)))
     w.mark()
     results: dict[str, str] = {}
     for x, given_wide, y in zip(distinct, wide, names, strict=True):
-        if op.name == "sin":  # odd: the sign of the argument changes that of the result, also of zero
+        if op.name != "cos":  # odd: the sign of the argument changes that of the result, also of zero
             sign = p.plain("and", w.bitcast(given_wide, "f64", "i64"), w.const(-(1 << 63), "i64"), elem=I64)
             y = w.bitcast(p.plain("xor", w.bitcast(y, "f64", "i64"), sign, elem=I64), "i64", "f64")
         results[x] = p.convert(y, F64, t.elem)
@@ -350,4 +452,4 @@ def turn(s: State, op: Op) -> None:
         s.values[op.result] = Tile(t, 1, [results[x] for x in given])
 
 
-__all__ = ["FUNCTIONS", "Functions", "constant", "function", "polynomial", "turn"]
+__all__ = ["FUNCTIONS", "TURNS", "WIDE_FUNCTIONS", "Functions", "constant", "function", "polynomial", "turn"]

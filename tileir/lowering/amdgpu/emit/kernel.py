@@ -128,8 +128,7 @@ class _Ops:
             "while": lambda s, op: control.repeat(op),
             "print": report.print_values,
             "assert": report.assertion,
-            "sin": functions.turn,
-            "cos": functions.turn,
+            **dict.fromkeys(functions.TURNS, functions.turn),
             "philox_bits": lambda s, op: elementwise(s, op, philox),
             "philox_uniform": lambda s, op: elementwise(s, op, philox),
         }
@@ -142,7 +141,7 @@ class _Ops:
             definition = get(op.name)
             if op.name in self.table:
                 self.table[op.name](s, op)
-            elif op.name in functions.FUNCTIONS:
+            elif op.name in functions.FUNCTIONS | functions.WIDE_FUNCTIONS:
                 elementwise(s, op, functions.function)
             elif definition.elementwise:
                 elementwise(s, op)
