@@ -87,7 +87,7 @@ class PingPong(Scheduler):
         ahead = plan.depth if plan.copies else 0
         values: dict[Value, Value] = {}
         before: dict[Value, Value] = {}
-        if fetch and self.late:
+        if fetch and any(c >= self.clusters for c, _, _ in self.copies):
             before = self.addressed(self.index(tile.index, plan.depth - 1), tile.number + ahead - 1)
         for c in range(self.clusters):
             self.rw.op("schedule_fence", loc=loc)

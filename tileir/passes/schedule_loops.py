@@ -225,7 +225,7 @@ class Scheduler(Pipeliner):
             before.update(self.addressed(self.index(tile.index, plan.depth - 1), tile.number + ahead - 1))
 
         events.append((shape.first_turn, -2, first))
-        if fetch and shape.late_copies:
+        if fetch and any(p >= n for p, _, _ in shape.copies):
             events.append((0, -3, previous))
         for p, f, i in shape.copies if fetch else ():
             late = p >= n

@@ -127,7 +127,7 @@ def shared_load_transposed(s: State, op: Op) -> None:
         )
     raw = "vector<2xi32>" if t.elem.bits == 8 else mlir_type(t)
     address = shared.read_address(s, op.operands[0], source, _at(op))
-    value = w.op(f"rocdl.ds.read.tr{t.elem.bits}.b64 {address} : {shared.POINTER} -> {raw}")
+    value = w.op(f"rocdl.ds.read.tr{t.elem.bits}.b64 {address} {{{shared.ACCESS_SCOPES}}} : {shared.POINTER} -> {raw}")
     value = w.bitcast(value, raw, mlir_type(t))
     s.values[op.result] = shared.without_holes(s, tile.layout, _at(op), value, t.elem, n)
 
