@@ -11,7 +11,7 @@ from tileir import kernels
 from tileir.frontend import parse
 from tileir.lowering.amdgpu.compile import Compiled, compile_kernel
 from tileir.lowering.amdgpu.emit import streams
-from tileir.runtime import launch
+from tileir.runtime import BufferView, launch
 from tileir.simulator.inspect import inspect
 
 FORMS = ("nt", "nn", "tt", "tn")
@@ -89,3 +89,24 @@ def test_windows_before_and_behind_the_view(chip: str, counter: str, rows: int, 
 
     want = sum(tile(a, 0, 32 * j - 64) + 2 * tile(a, 8, 32 * j) + 4 * tile(b, 16 * j + 4, 0) for j in range(7))
     assert np.array_equal(c, want)
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_rows_far_apart(chip: str) -> None:
+    """Rows of B 16 MiB apart, over which k runs: the scalar offset reaches its end in the middle, and the descriptor moves on."""
+    kernel = form("nn", chip, 1)
+    m, n, k, pitch = 40, 24, 168, 1 << 23
+    rng = np.random.default_rng(8)
+    a, b = integers(rng, (m, k), DTYPES["bf16"]), integers(rng, (k, n), DTYPES["bf16"])
+    c = np.full((m, n), 7, np.float32)
+    dev = device(f"simulator:{chip}")
+    assert (k - 1) * pitch * 2 > 2 * streams.REACH and kernel.kernel is not None
+    buffer = dev.alloc((k - 1) * pitch * 2 + 4096)
+    try:
+        for i in range(k):
+            dev.copy_in(buffer, np.ascontiguousarray(b[i]).view(np.uint8), i * pitch * 2)
+        elem = kernel.kernel.args[1].type.elem  # type: ignore[union-attr]
+        launch(kernel, {"A": a, "B": BufferView(buffer, elem, (k, n), (pitch, 1)), "C": c}, dev)
+    finally:
+        dev.free(buffer)
+    assert np.array_equal(c, a.astype(np.float32) @ b.astype(np.float32))
