@@ -49,6 +49,12 @@ def test_what_is_put_is_got_by_every_process(tmp_path: Path) -> None:
         store.put("../escape", b"")
 
 
+def write(path: Path, data: bytes) -> None:
+    """As the store writes: for the user alone."""
+    path.write_bytes(data)
+    path.chmod(0o600)
+
+
 def test_every_flipped_bit_is_seen_and_the_entry_removed(tmp_path: Path) -> None:
     """Every bit of the prefix, and bits spread over the body."""
     store, _ = make(tmp_path)
@@ -59,15 +65,15 @@ def test_every_flipped_bit_is_seen_and_the_entry_removed(tmp_path: Path) -> None
     for bit in [*range(8 * PREFIX.size), *body]:
         bad = bytearray(good)
         bad[bit // 8] ^= 1 << bit % 8
-        path.write_bytes(bad)
+        write(path, bytes(bad))
         assert len(list(store.damaged())) == 1
         assert store.get(key(1)) is None and not path.exists(), bit
     for length in (0, 1, PREFIX.size - 1, PREFIX.size, len(good) - 1):
-        path.write_bytes(good[:length])
+        write(path, good[:length])
         assert store.get(key(1)) is None and not path.exists(), length
-    path.write_bytes(good + b"\0")
+    write(path, good + b"\0")
     assert store.get(key(1)) is None
-    path.write_bytes(good)
+    write(path, good)
     assert store.get(key(1)) == BODY
 
 
@@ -216,7 +222,8 @@ def test_a_directory_that_is_only_read(tmp_path_factory: pytest.TempPathFactory)
 
 def test_directories_that_others_can_change_are_refused(tmp_path: Path) -> None:
     base = tmp_path / "base"
-    (base / "cache").mkdir(parents=True)
+    for directory in (base, base / "cache"):
+        directory.mkdir(mode=0o700)
     store, said = make(base / "cache")
     assert store.put(key(1), BODY)
     for directory, mode in ((base / "cache", 0o770), (base / "cache", 0o707), (base, 0o777), (base, 0o720)):
@@ -254,7 +261,7 @@ def test_strange_paths(tmp_path: Path) -> None:
         store, said = make(tmp_path / name)
         assert not store.put(key(1), BODY) and store.get(key(1)) is None and said, name
     for name in ("nowhere/cache", "up/up/cache", "a/../cache"):
-        (tmp_path / "a").mkdir(exist_ok=True)
+        (tmp_path / "a").mkdir(mode=0o700, exist_ok=True)
         store, said = make(tmp_path / name)
         assert store.put(key(1), BODY) and store.get(key(1)) == BODY and not said, name
 

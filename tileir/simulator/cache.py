@@ -61,7 +61,9 @@ class ObjectCache:
     @staticmethod
     def _prepare(directory: Path) -> bool:
         try:
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for made in (*reversed(directory.parents), directory):  # `parents` would give those the mode of the umask
+                if not made.exists():
+                    made.mkdir(mode=0o700, exist_ok=True)
             status = directory.stat()
             way = [parent.stat() for parent in directory.resolve().parents]
         except OSError:
