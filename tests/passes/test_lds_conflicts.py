@@ -77,7 +77,10 @@ def test_every_form_is_free_of_conflicts(chip: str, name: str, dtype: str) -> No
         assert measured == EXCEPTIONS.get((chip, name, dtype, tile), set()), (tile, conflicts(found))
 
 
-SIZES = ((64, 64), (64, 128), (128, 64), (128, 128), (128, 256), (256, 128), (256, 256))
+SIZES = (
+    *((64, 64), (64, 128), (128, 64), (128, 128), (128, 256), (256, 128), (256, 256)),
+    *((64, 192), (192, 64), (128, 192), (192, 128), (192, 192), (192, 256), (256, 192)),
+)
 
 
 @pytest.mark.nightly
@@ -186,6 +189,16 @@ def test_examples(chip: str, name: str, repository: Path) -> None:
     found = analyse(result.kernel, result.context.target)
     assert conflicts(found) == []
     assert found or name == "layernorm"
+
+
+@pytest.mark.parametrize("dim", [64, 80, 96, 128, 192])
+@pytest.mark.parametrize("chip", CHIPS)
+def test_attention_of_any_head_dimension(chip: str, dim: int, repository: Path) -> None:
+    """K is read along its rows and V across, P goes through LDS where its layout must change."""
+    text = (repository / "examples" / "attention.tile").read_text(encoding="utf-8")
+    module = parse(text, "attention.tile", {"D": dim, "BM": 128, "BN": 32})
+    found = analyse(run_pipeline(module, "", chip, stop_after="layout-lds").kernel, get_target(chip))
+    assert len(found) >= 2 and conflicts(found) == []
 
 
 # -- what the machine code does ----------------------------------------------------------------------------------------
