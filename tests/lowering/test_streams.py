@@ -110,3 +110,18 @@ def test_rows_far_apart(chip: str) -> None:
     finally:
         dev.free(buffer)
     assert np.array_equal(c, a.astype(np.float32) @ b.astype(np.float32))
+
+
+LAST = """tileir 1
+kernel @last(%A: global<f32[2, 6, 8]>, %B: global<f32[2, 2, 6, 8]>) grid(1) with(waves = 2) {
+  store(reduce_add(load(%A[0 +: 2, 0 +: 6, 0 +: 8]), axis = 0), %B[0, 0 +: 1, 0 +: 6, 0 +: 8])
+}
+"""
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_two_masks_and_a_plain_offset(chip: str) -> None:
+    """A copy of another wave's rows, in lanes beyond the tile: both masks together saturate, and no offset is added on top."""
+    a, b = np.arange(96, dtype=np.float32).reshape(2, 6, 8), np.full((2, 2, 6, 8), 7, np.float32)
+    launch(compile_kernel(parse(LAST, "last.tile"), "last", chip), {"A": a, "B": b}, device(f"simulator:{chip}"))
+    assert np.array_equal(b[0, 0], a.sum(axis=0)) and np.all(b[0, 1] == 7) and np.all(b[1] == 7)

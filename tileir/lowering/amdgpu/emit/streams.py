@@ -241,7 +241,7 @@ def prepare(s: State, accesses: list[Moving], loop: Op, k: str, end: str) -> Pla
             with w.local(stretches[m.group]):
                 places, holes, shape = PLACES[m.op.name](s, m.op)
                 offsets = views.BufferOffsets(s, a, views.Bounds(s, a, shape, holes))
-                pieces = tuple(offsets.get(place) for place in places)
+                pieces = tuple(_lowest_outside(s, offsets.get(place)) for place in places)
             apart = m.constant - lowest
             key = _distance(m), apart
             if key not in distances:
@@ -250,6 +250,12 @@ def prepare(s: State, accesses: list[Moving], loop: Op, k: str, end: str) -> Pla
         w.loc = loop.loc
         last = w.op(f"rocdl.readfirstlane {w.mul(room.rounds, 1 << counters.shift)} : i32")
     return Plan(tuple(served), counters.steps(), counters.shift, last)
+
+
+def _lowest_outside(s: State, offset: str) -> str:
+    """The offset, or `OUTSIDE` if it is beyond: with the scalar offset it stays below 2^32."""
+    w = s.w
+    return w.op(f"llvm.intr.umin({offset}, {w.const(views.OUTSIDE - (1 << 32))}) : (i32, i32) -> i32")
 
 
 def _places(s: State) -> dict[object, str]:

@@ -333,17 +333,17 @@ class BufferOffsets:
         w = self.s.w
         if not coords:
             return w.select(self.extra, w.const(0), w.const(OUTSIDE - (1 << 32)), "i32") if self.extra else w.const(0)
-        total, constant = "", 0
         tests = [both(w, self.bounds.along(t, c), "" if t else self.extra) for t, c in enumerate(coords)]
-        for t, (c, test) in enumerate(zip(coords, tests, strict=True)):
-            if test:
-                part = self._masked(t, c, test)
-                total = w.op(f"llvm.intr.uadd.sat({total}, {part}) : (i32, i32) -> i32") if total else part
-        for t, (c, test) in enumerate(zip(coords, tests, strict=True)):
-            if not test:
-                part, more = self._plain(t, c)
-                total, constant = w.binary("add", total, part) if total else part, constant + more
-        return w.add(total, constant)
+        masked = [self._masked(t, c, test) for t, (c, test) in enumerate(zip(coords, tests, strict=True)) if test]
+        plain = [self._plain(t, c) for t, (c, test) in enumerate(zip(coords, tests, strict=True)) if not test]
+        # Plain sums first: they cannot pass 2^32, as one masked part and all others are less; a saturated sum could.
+        total = masked[0] if masked else ""
+        for part, _ in plain:
+            total = w.binary("add", total, part) if total else part
+        total = w.add(total, sum(constant for _, constant in plain))
+        for part in masked[1:]:
+            total = w.op(f"llvm.intr.uadd.sat({total}, {part}) : (i32, i32) -> i32")
+        return total
 
     def _masked(self, t: int, c: Coordinate, test: str) -> str:
         key = (t, c)
