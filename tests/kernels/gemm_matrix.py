@@ -120,4 +120,8 @@ def _texts(deviations: object) -> list[str]:
 
 
 def _both_versions(kernel: Kernel | None) -> bool:
-    return kernel is not None and sum(op.name == "mma" for op in kernel.walk()) == 2
+    """Whether both sides of the branch at the top multiply: tiles, or fragments where the loop is scheduled."""
+    if kernel is None:
+        return False
+    versions = next((op.regions for op in kernel.body.ops if op.name == "if"), [])
+    return len(versions) == 2 and all(any(op.name in ("mma", "mfma") for op in side.walk()) for side in versions)
