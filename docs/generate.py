@@ -41,6 +41,7 @@ CATEGORIES = (
     ("atomic", "Atomic updates"),
     ("elementwise", "Elementwise"),
     ("shape", "Shape"),
+    ("assemble", "Taking apart and putting together"),
     ("reduce", "Reductions"),
     ("scan", "Scans"),
     ("contract", "Matrix product"),

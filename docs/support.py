@@ -33,6 +33,9 @@ KERNELS = [
 
 _SHAPED = {
     "transpose": "%r = transpose(%t)\n  store(%r, %Z[%i * 32 +: 32, 0 +: 16])",
+    "slice": "%r = slice<[4, 0], [8, 32]>(%t)\n  store(%r, %Z[%i * 16 +: 8, 0 +: 32])",
+    "insert": "%r = insert<[4, 0]>(%t, load(%X[0 +: 8, 0 +: 32]))\n  store(%r, %Z[%i * 16 +: 16, 0 +: 32])",
+    "concat": "%r = concat(%t, load(%X[0 +: 16, 0 +: 16]), axis = 1)\n  store(%r, %Z[%i * 16 +: 16, 0 +: 48])",
     "reshape": "%r = reshape<[32, 16]>(%t)\n  store(%r, %Z[%i * 32 +: 32, 0 +: 16])",
     "broadcast": "%r = broadcast<[16, 32]>(load(%X[%i * 16 +: 16, 0 +: 1]))\n  store(%r, %Z[%i * 16 +: 16, 0 +: 32])",
     "fill": "%r = fill(load(%X[%i, 0])) : tile<T[16, 32]>\n  store(%r, %Z[%i * 16 +: 16, 0 +: 32])",

@@ -331,6 +331,27 @@ VECTORS: dict[str, list[Case]] = {
         case([a("i32", I32_MIN, -1, -7)], a("i32", -1), axis=0),
         case([a("i32", 9, 1, 2, 3)], a("i32", 9, 3), axis=0, parts=2, inner=1),
     ],
+    "slice": [
+        case([a("i32", 1, 2, 3, 4)], a("i32", 2, 3), offsets=(1,), shape=(2,)),
+        case(
+            [np.array([[1, 2, 3], [4, 5, 6]], np.int32)], np.array([[3], [6]], np.int32), offsets=(0, 2), shape=(2, 1)
+        ),
+    ],
+    "insert": [
+        case(
+            [np.array([[1, 2], [3, 4]], np.int32), np.array([[9], [8]], np.int32)],
+            np.array([[1, 9], [3, 8]], np.int32),
+            offsets=(0, 1),
+        )
+    ],
+    "concat": [
+        case([a("i8", 1, 2), a("i8", 3), a("i8", 4, 5)], a("i8", 1, 2, 3, 4, 5), axis=0),
+        case(
+            [np.array([[1], [2]], np.int32), np.array([[3], [4]], np.int32)],
+            np.array([[1, 3], [2, 4]], np.int32),
+            axis=1,
+        ),
+    ],
     "reduce_and": [
         case([a("i32", 12, -1, 10)], a("i32", 8), axis=0),
         case([a("i8", 3, 5)], a("i8", 3, 5, -1), axis=0, parts=3, inner=1),

@@ -12,6 +12,7 @@ from tileir.runtime import launch
 from tileir.simulator.decoder import disassemble
 
 from .harness import CHIPS, Compiled, compiled, device, integers
+from .test_shapes import TYPES
 
 COPY = """tileir 1
 kernel @k(%A: global<f32[M, N]>, %I: global<i32[16]>, %B: global<f32[M, N]>) grid(1) {
@@ -66,8 +67,7 @@ def test_operands_of_products_keep_it_on_their_way_to_lds(chip: str) -> None:
     found = accesses(compiled(PRODUCT, chip))["load"]
     assert found[True] and found[False]
     rng = np.random.default_rng(2)
-    kernel = compiled(PRODUCT, chip)
-    a, b = (integers(rng, (64, 200), np.float32).astype(kernel.kernel.args[0].type.elem.np) for _ in range(2))
+    a, b = (integers(rng, (64, 200), TYPES["bf16"]) for _ in range(2))
     c = np.zeros((64, 64), np.float32)
-    launch(kernel, {"A": a, "B": b, "C": c}, device(f"simulator:{chip}"))
+    launch(compiled(PRODUCT, chip), {"A": a, "B": b, "C": c}, device(f"simulator:{chip}"))
     np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32).T)

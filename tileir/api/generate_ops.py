@@ -71,7 +71,12 @@ def _method(op: OpDef) -> str:
     rest = [a for a in shown if a not in leading]
     required = [f"{a.name}: {_type(a)}" for a in rest if a.default is REQUIRED]
     optional = [f"{a.name}: {_type(a)} = {_default(a)}" for a in rest if a.default is not REQUIRED]
-    has_result = ("write" not in op.effects or "atomic" in op.effects) and op.name not in ("assume", "print", "assert")
+    has_result = ("write" not in op.effects or "atomic" in op.effects) and op.name not in (
+        "assume",
+        "print",
+        "assert",
+        "prefetch",
+    )
     named = [*required, *optional, *(['name: str = ""'] if has_result else [])]
     star = [] if not named or any(p.startswith("*") for p in positional) else ["*"]
     arguments = ", ".join(["self", *positional, *star, *named])

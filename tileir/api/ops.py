@@ -22,6 +22,18 @@ class Ops:
     def emit_none(self, op: str, operands: Sequence[Operand | Access], attrs: dict[str, Any] | None = None) -> None:
         raise NotImplementedError
 
+    def slice(self, x: Operand, offsets: Sequence[int], shape: Sequence[int], *, name: str = "") -> Tile:
+        """The part of a tile that begins at `offsets` and has the shape `shape`."""
+        return self.emit_one("slice", [x], {"offsets": tuple(offsets), "shape": tuple(shape)}, name)
+
+    def insert(self, x: Operand, part: Operand, offsets: Sequence[int], *, name: str = "") -> Tile:
+        """A tile in which another one replaces the elements from `offsets` on."""
+        return self.emit_one("insert", [x, part], {"offsets": tuple(offsets)}, name)
+
+    def concat(self, *x: Operand, axis: int, name: str = "") -> Tile:
+        """Tiles one behind the other along an axis."""
+        return self.emit_one("concat", [*x], {"axis": axis}, name)
+
     def load(
         self,
         access: Access,
@@ -55,10 +67,10 @@ class Ops:
         """Writes a tile to the elements that the access spans; elements outside the view are dropped."""
         self.emit_none("store", [value, access], {"bytes": bytes, "via": via, "cache": cache})
 
-    def prefetch(self, access: Access, *, name: str = "") -> Tile:
+    def prefetch(self, access: Access) -> None:
         """Says that the elements which the access spans will be read soon. A hint: it changes no value, and touches
         no memory outside the view. gfx942 and gfx950 have no instruction for it, so there it goes."""
-        return self.emit_one("prefetch", [access], None, name)
+        self.emit_none("prefetch", [access])
 
     def atomic_add(
         self,

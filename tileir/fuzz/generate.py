@@ -301,6 +301,28 @@ class _Maker:
         )
         return self.emit(self.pick(["any", "all"]), [a], attrs={"axis": self.choices.integer(0, a.tile.rank - 1)})
 
+    def assemble(self) -> Value:
+        a = self.any_value("int float bool", rank=self.choices.integer(1, 2))
+        name = self.pick(["slice", "insert", "concat"])
+        if name == "concat":
+            axis = self.choices.integer(0, a.tile.rank - 1)
+            shape = [n for d, n in enumerate(a.tile.shape) if d != axis]
+            same = [
+                v
+                for v in self.pool
+                if v.tile.elem == a.tile.elem
+                and v.tile.rank == a.tile.rank
+                and [n for d, n in enumerate(v.tile.shape) if d != axis] == shape
+                and v.tile.size <= 2048
+            ]
+            return self.emit("concat", [a, *(self.pick(same or [a]) for _ in range(2))], attrs={"axis": axis})
+        offsets = tuple(self.choices.integer(0, n - 1) & self.pick([-1, -4, -8]) for n in a.tile.shape)
+        sizes = tuple(self.choices.integer(1, n - at) for n, at in zip(a.tile.shape, offsets, strict=True))
+        if name == "slice":
+            return self.emit("slice", [a], attrs={"offsets": offsets, "shape": sizes})
+        part = self.emit("slice", [a], attrs={"offsets": (0,) * a.tile.rank, "shape": sizes})
+        return self.emit("insert", [a, part], attrs={"offsets": offsets})
+
     def scan(self) -> Value:
         a = self.any_value(rank=self.choices.integer(1, 2))
         ordered = self.limits.exact and a.tile.elem.is_float
@@ -424,7 +446,8 @@ class _Maker:
             "constant": self.constant, "load": self.load, "iota": self.iota, "fill": self.fill, "binary": self.binary,
             "compare": self.compare, "unary": self.unary, "where": self.where, "ternary": self.ternary,
             "convert": self.convert, "bitcast": self.bitcast, "transpose": self.transpose, "reshape": self.reshape,
-            "broadcast": self.broadcast, "reduce": self.reduce, "truth": self.truth, "scan": self.scan, "mma": self.mma, "random": self.random_bits,
+            "broadcast": self.broadcast, "reduce": self.reduce, "truth": self.truth, "scan": self.scan, "assemble": self.assemble,
+            "mma": self.mma, "random": self.random_bits,
         }  # fmt: skip
         if not self.in_guard:
             steps |= {"assert": self.assertion}

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from tileir.ir.core import AttrValue, Kernel, Op, Value
 from tileir.ir.diagnostics import error
+from tileir.ir.ops.assemble import grains
 from tileir.ir.ops.atomic import is_atomic
 from tileir.ir.ops.memory import tile_dims
 from tileir.ir.ops.packing import elements_per_word
@@ -27,6 +28,7 @@ from tileir.layout import Layout, LayoutError, broadcast_source
 from tileir.layout.regroup import together
 from tileir.passes.base import Context, Pass
 from tileir.passes.choose_mapping import Decision, decide
+from tileir.passes.grain_layouts import grain_layout, is_too_fine
 from tileir.passes.layout_classes import (
     Classes,
     Layouts,
@@ -141,6 +143,9 @@ class _Apply:
         elif definition.category in ("reduce", "shape", "scan"):
             self._derived(rw, op)
             return True
+        elif definition.category == "assemble":
+            self._assembled(rw, op)
+            return True
         elif op.name in ("store", "shared_store"):
             operands[0] = self._stored(rw, op)
             if picks_rows(op):
@@ -199,6 +204,26 @@ class _Apply:
         value = rw.op(
             "mma", operands, self.mma[op], types=[own], names=[name], loc=op.loc, operand_locs=op.operand_locs
         ).result
+        if own != wanted:
+            value = rw.value("convert_layout", [value], types=[wanted], names=[op.result.name])
+        rw.replace(op, [value])
+
+    def _assembled(self, rw: Rewriter, op: Op) -> None:
+        """Tiles that are taken apart or put together, in layouts where that only renames registers; then convert."""
+        t = op.result.tile
+        if is_too_fine(op, self.waves):
+            steps = ", ".join(str(n) for n in grains(op).values())
+            raise error(
+                "E0863",
+                f"'{op.name}' of pieces of {steps} elements needs too many registers per lane",
+                op.loc,
+                legal="places and sizes that are multiples of a larger power of two, or a smaller tile",
+            )
+        operands = [self.convert(rw, v, grain_layout(op, v.tile.shape, self.waves, t.elem.bytes)) for v in op.operands]
+        own = t.with_layout(grain_layout(op, t.shape, self.waves, t.elem.bytes))
+        wanted = t.with_layout(self.of(op.result))
+        names = [op.result.name] if own == wanted else []
+        value = rw.value(op.name, operands, op.attrs, types=[own], names=names, loc=op.loc, hint=op.result.name)
         if own != wanted:
             value = rw.value("convert_layout", [value], types=[wanted], names=[op.result.name])
         rw.replace(op, [value])

@@ -21,6 +21,7 @@ from tileir.ir.registry import get
 from tileir.ir.types import GlobalType, TileType
 from tileir.layout import Layout, LayoutError, blocked, broadcast_source
 from tileir.layout.regroup import apart, together
+from tileir.passes.grain_layouts import grain_layout
 from tileir.passes.lds_sizes import BANK_ROW
 from tileir.passes.scan_layouts import scan_layout
 from tileir.passes.split_access import contiguous_dim
@@ -296,6 +297,11 @@ def finish(layouts: Layouts, kernel: Kernel, waves: int, users: Uses) -> None:
         if layouts.get(op.result) is None:
             layouts.put(op.result, layout_of_load(op, waves, users))
             layouts.propagate(relations)
+    for op in kernel.walk():
+        if get(op.name).category == "assemble":
+            for v in (op.result, *op.operands):
+                if layouts.put(v, grain_layout(op, v.tile.shape, waves, v.tile.elem.bytes)):
+                    layouts.propagate(relations)
     for v in values(kernel):
         if is_tile(v) and layouts.get(v) is None and layouts.put(v, coalesced(v.tile, None, None, waves)):
             layouts.propagate(relations)

@@ -1,6 +1,7 @@
 """Declarations of all ops, one module per family; importing the package registers them."""
 
 from tileir.ir.ops import (
+    assemble,
     atomic,
     contract,
     control,
@@ -20,6 +21,7 @@ from tileir.ir.ops import (
 )
 
 __all__ = [
+    "assemble",
     "atomic",
     "contract",
     "control",

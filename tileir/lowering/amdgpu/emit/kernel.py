@@ -13,6 +13,7 @@ from tileir.ir.ops.atomic import UPDATES
 from tileir.ir.registry import get
 from tileir.ir.types import GlobalType
 from tileir.lowering.amdgpu.emit import (
+    assemble,
     atomics,
     fragments,
     functions,
@@ -147,6 +148,8 @@ class _Ops:
                 elementwise(s, op)
             elif definition.category == "reduce":
                 reduce.reduce(s, op)
+            elif definition.category == "assemble":
+                assemble.assemble(s, op)
             elif definition.category == "scan":
                 scan.scan(s, op)
             else:
