@@ -10,6 +10,8 @@ from tileir.ir.diagnostics import CompileError, Note, error
 from tileir.ir.registry import get
 from tileir.passes.hazards import Memory
 
+MOST_DEPTH = 4  # stages that a loop gets by itself, and that a schedule may ask for
+
 
 @dataclass
 class Plan:

@@ -12,6 +12,7 @@ ORDER = (
     "specialise",
     "expand-ops",
     "simplify",
+    "narrow-loops",
     "split-access",
     "place-memory",
     "assign-layouts",

@@ -50,12 +50,10 @@ from tileir.passes.base import Context, Pass
 from tileir.passes.hazards import Memory
 from tileir.passes.iteration import Iteration, iteration_of
 from tileir.passes.lds_sizes import buffers
-from tileir.passes.loop_stages import Plan, allocation, depth_of, is_ordered, plan, plans
+from tileir.passes.loop_stages import MOST_DEPTH, Plan, allocation, depth_of, is_ordered, plan, plans
 from tileir.passes.ping_pong import PingPong
 from tileir.passes.pipeliner import Pipeliner
 from tileir.passes.schedule_loops import Scheduler
-
-MOST_DEPTH = 4
 
 
 def _run(kernel: Kernel, ctx: Context) -> Kernel:
