@@ -14,8 +14,9 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
@@ -218,6 +219,37 @@ def accuracy_table() -> str:
     return "\n".join(rows) + "\n"
 
 
+COVERAGE = DOCS / "coverage.json"
+
+
+@cache
+def coverage() -> dict[str, Any]:
+    """Names of other tile languages, and what of ours does the same, as data."""
+    return json.loads(COVERAGE.read_text(encoding="utf-8"))
+
+
+def covered(entry: dict[str, Any]) -> bool:
+    """Whether something of ours does what the name stands for: all of its ops are there, or the language itself does it."""
+    ops = entry.get("ops", [])
+    return bool(entry.get("language")) or (bool(ops) and all(op in all_ops() for op in ops))
+
+
+def coverage_table(language: str) -> str:
+    """One row per name: our ops, or the reason for the gap."""
+    part = coverage()[language]
+    entries: dict[str, dict[str, Any]] = part["entries"]
+    have = sum(map(covered, entries.values()))
+    rows = [f"{len(entries)} {part['about']}, {have} of them covered. Source: {part['source']}.", ""]
+    rows += ["| name | here | remark |", "|---|---|---|"]
+    for name, entry in entries.items():
+        if not covered(entry):
+            rows.append(f"| `{name}` | – | {entry['gap']} |")
+            continue
+        ours = entry.get("language") or ", ".join(f"`{op}`" for op in entry["ops"])
+        rows.append(f"| `{name}` | {ours} | {entry.get('note', '')} |")
+    return "\n".join(rows) + "\n"
+
+
 # -- passes --------------------------------------------------------------------------------------------------------
 
 
@@ -313,6 +345,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "prelude": prelude,
     "element types": elem_table,
     "accuracy": accuracy_table,
+    **{f"coverage of {name}": partial(coverage_table, name) for name in ("cuda_tile", "tt", "tl")},
     "passes": pass_table,
     "normal forms": form_table,
     "timing parameters": timing_parameters,

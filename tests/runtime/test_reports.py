@@ -158,3 +158,18 @@ kernel @k(%X: global<i32[M, N]>) grid(M, N) with(order = xcd, order_chunk = 4, o
         launch(compiled(text, device), {"X": np.zeros((5, 4), np.int32)}, get_device(device))
         got = capsys.readouterr().out.splitlines()
         assert got == [f"kernel.tile:4: ({i}, {j}): {i} {j}" for j in range(4) for i in range(5)]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_what_is_never_reached_needs_no_buffer(device: str) -> None:
+    text = """tileir 1
+kernel @k(%X: global<i32[M]>) grid(1) {
+  for %k = 3 to 3 step 1 {
+    print<"{}">(%k)
+  }
+  store(1, %X[0])
+}
+"""
+    x = np.zeros(2, np.int32)
+    launch(compiled(text, device), {"X": x}, get_device(device))
+    assert x[0] == 1

@@ -76,8 +76,9 @@ class Launcher:
         self._kernel = signature(compiled)
         self._writes = written(compiled)
         self._views = [a for a in self._kernel.args if isinstance(a.type, GlobalType)]
-        self._abi = self._kernel.abi()
         self._sites = sites_of(compiled)
+        # The compiler may find that nothing is ever printed or asserted.
+        self._abi = [a for a in self._kernel.abi() if a.kind != "reports" or self._sites]
         self._device = device
         self._warm = WarmLaunches(self._kernel, self._writes, device)
 
