@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from tileir.frontend import parse
-from tileir.ir.diagnostics import CompileError, Log
+from tileir.ir.diagnostics import CompileError
 from tileir.ir.ops.contract import SCALE_BLOCK, accumulator
 from tileir.ir.types import ELEMS
 from tileir.passes.base import Context
@@ -103,7 +103,7 @@ def reach(chip: str, name: str) -> Reach:
         return Reach("", f"multiplies f32 rounded to {i.math}: `mma` of f32 does not round its operands")
     try:
         module = parse(text(i, chip), "asked.tile", parameters(*operands(i)))
-        SPECIALISE.run(module.kernels[0], Context(target, module, Log(), None))
+        SPECIALISE.run(module.kernels[0], Context(target, module))
     except CompileError as e:
         d = e.diagnostics[0]
         return Reach("", f"{d.code}: {d.message}; legal: {d.legal}")

@@ -10,10 +10,11 @@ import pytest
 
 from tests.kernels.harness import compiled, device
 from tests.kernels.test_gemm_forms import FORMS, stored
+from tileir.frontend import parse
 from tileir.ir.binding import LaunchError
 from tileir.ir.diagnostics import CompileError
 from tileir.ir.types import ELEMS, F32
-from tileir.lowering.amdgpu.compile import Compiled
+from tileir.lowering.amdgpu.compile import Compiled, Options, compile_kernel
 from tileir.runtime import compare, gemm_bound, launch
 from tileir.simulator.inspect import inspect
 
@@ -205,3 +206,17 @@ def test_instruction_that_is_asked_for(depth: int, instr: str) -> None:
     assert not slow and kernel.final is not None
     assert {op.attrs["instr"] for op in kernel.final.walk() if op.name == "mma"} == {shape}
     check(kernel, "gfx950", *operands(np.random.default_rng(1), 65, 63, 2 * depth + 1, "f8E4M3FN", "f8E5M2"))
+
+
+BOUNDARIES = (
+    ("gfx942", "f8E4M3FNUZ", "f8E5M2FNUZ"),
+    ("gfx950", "f8E4M3FN", "f4E2M1FN"),
+    ("gfx950", "f6E2M3FN", "f8E5M2"),
+)
+
+
+@pytest.mark.parametrize(("chip", "t", "u"), BOUNDARIES)
+def test_every_pass_keeps_the_values(chip: str, t: str, u: str) -> None:
+    """The interpreter gives the same before and after every pass, down to single instructions on lanes."""
+    module = parse(text(), "kernel.tile", {"BM": 64, "BN": 64, "BK": 128, "T": t, "U": u})
+    compile_kernel(module, "", chip, Options(verify_each="run"))

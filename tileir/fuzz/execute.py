@@ -13,6 +13,7 @@ import numpy as np
 
 from tileir.frontend import parse
 from tileir.interpreter import run
+from tileir.ir.arrays import strided
 from tileir.ir.binding import LaunchError, written_views
 from tileir.ir.core import Kernel, Module
 from tileir.ir.diagnostics import CompileError
@@ -27,7 +28,7 @@ Array = np.ndarray[Any, Any]
 
 # What a kernel may be rejected for without a fault of the compiler: it asks for more than the chip has, or for what the
 # documentation says is not compiled.
-RESOURCES = frozenset(("E0337", "E0603", "E0861", "E0862", "E0863", "E0864", "E0903"))
+RESOURCES = frozenset(("E0337", "E0603", "E0703", "E0861", "E0862", "E0863", "E0864", "E0867", "E0903", "E1623"))
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,10 @@ def execute(kernel: Kernel, case: Case) -> Outcome:
             if difference:
                 return Outcome("wrong", stage, difference)
         return Outcome("rejected", "", rejected) if rejected else Outcome("right")
-    except (CompileError, LaunchError, DeviceError) as e:
+    except LaunchError as e:
+        codes = {d.code for d in e.diagnostics}
+        return Outcome("rejected", "", min(codes)) if codes <= RESOURCES else Outcome("wrong", stage, str(e))
+    except (CompileError, DeviceError) as e:
         return Outcome("wrong", stage, str(e))
     except Exception:  # the point of a fuzzer: nothing else may come out
         last = traceback.format_exc().strip().splitlines()
@@ -121,7 +125,7 @@ def make_inputs(kernel: Kernel, case: Case) -> dict[str, Any]:
         extent = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
         flat = draw(arg.type.elem, max(extent, 1), rng)
         size = flat.dtype.itemsize
-        values[arg.name] = np.lib.stride_tricks.as_strided(flat, shape, [s * size for s in strides])
+        values[arg.name] = strided(flat, shape, [s * size for s in strides])
     return values
 
 

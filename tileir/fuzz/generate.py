@@ -16,13 +16,14 @@ from typing import Any, Protocol, TypeVar
 
 from tileir.ir import expr, registry
 from tileir.ir.builder import Builder, Names
-from tileir.ir.core import Block, Kernel, Op, Text, Value
+from tileir.ir.core import AttrValue, Block, Kernel, Op, Text, Value
 from tileir.ir.location import Loc
 from tileir.ir.ops.atomic import ORDERINGS, SCOPES, UPDATES
 from tileir.ir.types import ELEMS, F32, I1, I32, I64, Elem, GlobalType, TileType, scalar
 from tileir.ir.verifier import verify
 
 FLOATS = ("f32", "bf16", "f16", "f64")
+SMALL_FLOATS = ("f8E4M3FN", "f8E5M2", "f8E4M3FNUZ", "f8E5M2FNUZ", "f6E2M3FN", "f6E3M2FN", "f4E2M1FN")
 INTS = ("i32", "i64", "i16", "i8")
 _DIMS = (1, 2, 3, 8, 16, 32)
 _EXACT_UNARY = "neg abs sqrt rcp floor ceil round".split()
@@ -243,6 +244,36 @@ class _Maker:
         a = self.any_value("int float bool")
         return self.emit("convert", [a], attrs={"elem": self.elem()})
 
+    def narrow(self) -> Value:
+        """A value of a small float, by any rounding, and back: nothing else is done with such values."""
+        a = self.any_value("float")
+        elem = ELEMS[self.pick(SMALL_FLOATS)]
+        attrs: dict[str, AttrValue] = {"elem": elem}
+        operands = [a]
+        if self.choices.boolean():
+            attrs["rounding"] = self.pick(["nearest_away", "toward_zero", "stochastic"])
+            if elem.bits == 8 and self.choices.boolean():
+                attrs["overflow"] = self.pick(["saturate", "infinity"])
+        if attrs.get("rounding") == "stochastic":
+            bits = [v for v in self.tiles("int") if v.type == TileType(I32, a.tile.shape)]
+            if not bits:
+                value = self.constant(I32)
+                bits = [value if a.tile.is_scalar else self.emit("fill", [value], types=[TileType(I32, a.tile.shape)])]
+            operands.append(self.pick(bits))
+        small = self.b.value("convert", operands, attrs)
+        return self.emit("convert", [small], attrs={"elem": self.elem("float")})
+
+    def repack(self) -> Value:
+        """Integers taken apart and put together, perhaps otherwise."""
+        a = self.any_value("int", self.choices.integer(1, 3))
+        parts = [e for e in (ELEMS["i8"], ELEMS["i16"], ELEMS["f4E2M1FN"]) if e.bits < a.tile.elem.bits]
+        if not parts:
+            return a
+        apart = self.b.value("unpack", [a], {"elem": self.pick(parts)})
+        words = [e for e in (ELEMS[n] for n in self.limits.elems) if e.is_int and apart.tile.elem.bits < e.bits <= 32]
+        fitting = [e for e in words if apart.tile.shape[-1] * apart.tile.elem.bits % e.bits == 0]
+        return self.emit("pack", [apart], attrs={"elem": self.pick(fitting)}) if fitting else a
+
     def bitcast(self) -> Value:
         a = self.any_value("int" if self.limits.exact else "int float")
         same = [ELEMS[n] for n in self.limits.elems if ELEMS[n].bits == a.tile.elem.bits]
@@ -448,6 +479,7 @@ class _Maker:
             "convert": self.convert, "bitcast": self.bitcast, "transpose": self.transpose, "reshape": self.reshape,
             "broadcast": self.broadcast, "reduce": self.reduce, "truth": self.truth, "scan": self.scan, "assemble": self.assemble,
             "mma": self.mma, "random": self.random_bits,
+            "narrow": self.narrow, "repack": self.repack,
         }  # fmt: skip
         if not self.in_guard:
             steps |= {"assert": self.assertion}

@@ -11,6 +11,8 @@ from tileir.ir.core import Kernel
 from tileir.ir.types import ELEMS, F32, Elem
 
 ELEMENTS = ("bf16", "f16", "f32", "f64", "i8")
+SMALL = (("f8E4M3FNUZ", "f8E5M2FNUZ"), ("f8E4M3FN", "f8E5M2", "f6E2M3FN", "f6E3M2FN", "f4E2M1FN"))
+"""Types that may be multiplied by each other, those of gfx942 and those of gfx950."""
 MOST = 3
 """Inputs are integers from -MOST to MOST."""
 TILES = (1, 8, 16, 16, 32, 32, 48, 64, 64, 80, 96, 128)
@@ -22,12 +24,15 @@ MOST_TERMS = 160
 def random_product(choices: Choices) -> Kernel:
     """A kernel C = epilogue(A · B) for views A, B, C and a bias; sizes M, N, K are symbols."""
     k = KernelBuilder("product", fp=choices.pick(["default", "strict"]))
-    elem = ELEMS[choices.pick(ELEMENTS)]
+    elem = other = ELEMS[choices.pick(ELEMENTS)]
+    if choices.integer(0, 2) == 0:
+        kinds = choices.pick(SMALL)
+        elem, other = ELEMS[choices.pick(kinds)], ELEMS[choices.pick(kinds)]
     total = elem if elem.name == "f64" else ELEMS["i32"] if elem.is_int else F32
     m, n, depth = choices.pick(TILES), choices.pick(TILES), choices.pick(DEPTHS)
     turned_a, turned_b = choices.boolean(), choices.boolean()
     A = k.view("A", elem, ["K", "M"] if turned_a else ["M", "K"], strides=_strides(choices, "LA"))
-    B = k.view("B", elem, ["N", "K"] if turned_b else ["K", "N"], strides=_strides(choices, "LB"))
+    B = k.view("B", other, ["N", "K"] if turned_b else ["K", "N"], strides=_strides(choices, "LB"))
     out = choices.pick([total, elem if elem.is_float else total])
     turned_c = choices.boolean()
     C = k.view("C", out, ["N", "M"] if turned_c else ["M", "N"], strides=_strides(choices, "LC"))

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tileir.ir.arrays import strided
 from tileir.ir.binding import LaunchError
 from tileir.ir.core import Kernel, Op, Value
 from tileir.ir.diagnostics import CompileError, Diagnostic, Note
@@ -109,8 +110,8 @@ def execute(kernel: Kernel, symbols: dict[str, int], inputs: dict[str, Any]) -> 
 def _clone(array: Array) -> Array:
     """A copy with the same strides, whatever they are."""
     extent = 1 + sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)) // array.itemsize
-    flat = np.lib.stride_tricks.as_strided(array, (extent,), (array.itemsize,)).copy()
-    return np.lib.stride_tricks.as_strided(flat, array.shape, array.strides)
+    flat = strided(array, (extent,), (array.itemsize,)).copy()
+    return strided(flat, array.shape, array.strides)
 
 
 def landed(kernel: Kernel) -> Kernel:
@@ -182,7 +183,7 @@ def make_inputs(kernel: Kernel, symbols: dict[str, int]) -> dict[str, Any] | Non
                 return None
             flat = _numbers(rng, arg.type.elem, extent)
             size = flat.dtype.itemsize
-            inputs[arg.name] = np.lib.stride_tricks.as_strided(flat, shape, [s * size for s in strides])
+            inputs[arg.name] = strided(flat, shape, [s * size for s in strides])
         else:
             assert isinstance(arg.type, TileType)
             inputs[arg.name] = _numbers(rng, arg.type.elem, 1)[0].item()

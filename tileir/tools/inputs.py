@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tileir.ir.arrays import strided
 from tileir.ir.core import Kernel, Value
 from tileir.ir.types import Elem, GlobalType, TileType
 from tileir.tools.common import UsageError
@@ -136,7 +137,7 @@ def _array(view: GlobalType, symbols: Mapping[str, int], fill: str, rng: np.rand
     except (MemoryError, ValueError, OverflowError) as e:
         raise UsageError(f"no memory for an array of shape {list(shape)}: {e}") from None
     size = elem.np.itemsize
-    return np.lib.stride_tricks.as_strided(flat, shape, [s * size for s in strides])
+    return strided(flat, shape, [s * size for s in strides])
 
 
 def _element_strides(view: GlobalType, shape: tuple[int, ...], symbols: Mapping[str, int]) -> tuple[int, ...]:

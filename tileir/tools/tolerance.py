@@ -18,6 +18,7 @@ import ml_dtypes
 import numpy as np
 
 from tileir.interpreter import run
+from tileir.ir.arrays import strided
 from tileir.ir.core import Kernel, Op, Value
 from tileir.ir.rewriter import uses
 from tileir.ir.types import GlobalType, TileType
@@ -141,5 +142,5 @@ def clone(array: Array) -> Array:
     if 0 in array.shape or any(s < 0 for s in array.strides):
         return array.copy()
     extent = 1 + sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)) // array.itemsize
-    flat = np.lib.stride_tricks.as_strided(array, (extent,), (array.itemsize,)).copy()
-    return np.lib.stride_tricks.as_strided(flat, array.shape, array.strides)
+    flat = strided(array, (extent,), (array.itemsize,)).copy()
+    return strided(flat, array.shape, array.strides)
