@@ -9,8 +9,10 @@ import pytest
 from tileir.frontend import parse
 from tileir.interpreter.errors import InterpreterError
 from tileir.ir import reports
+from tileir.ir.types import F32
 from tileir.lowering.amdgpu.compile import Compiled, compile_kernel
-from tileir.runtime import get_device, launch
+from tileir.runtime import BufferView, get_device, launch
+from tileir.runtime.hip_device import HipDevice
 from tileir.runtime.interface import load_code_object
 from tileir.runtime.reports import AssertionFailed
 from tileir.runtime.simulator_device import SimulatorDevice
@@ -173,3 +175,28 @@ kernel @k(%X: global<i32[M]>) grid(1) {
     x = np.zeros(2, np.int32)
     launch(compiled(text, device), {"X": x}, get_device(device))
     assert x[0] == 1
+
+
+def test_through_hip(hip: HipDevice, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same lines and errors on a GPU behind HIP (here the stand-in), with arrays of the host and of the device, each time."""
+    kernel = compile_kernel(parse(CHECK, "folder/kernel.tile"), "", hip.isa.chip)
+    loop = compile_kernel(parse(LOOP, "folder/kernel.tile"), "", hip.isa.chip)
+    x = np.arange(200, dtype=np.int32).reshape(10, 20)
+    for device in (get_device("interpreter"), hip):
+        launch(loop, {"X": x, "n": 2}, device)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 24 and lines[:12] == lines[12:]
+
+    values = np.full((3, 20), 4, np.float32)
+    values[2, 5] = 77
+    buffers = [hip.alloc(values.nbytes) for _ in range(2)]
+    hip.copy_in(buffers[0], values.view(np.uint8).ravel())
+    views = {name: BufferView(b, F32, values.shape) for name, b in zip("XY", buffers, strict=True)}
+    for _ in range(3):
+        with pytest.raises(AssertionFailed, match=r"in program \(0\) at \[2, 5\]: x is 77 in block 0"):
+            launch(kernel, {**views, "n": 1}, hip)
+        assert views["Y"].numpy()[2, 5] == 77
+    with pytest.raises(AssertionFailed, match="x is 77"):
+        launch(kernel, {"X": values, "Y": np.zeros_like(values), "n": 1}, hip)
+    for b in buffers:
+        hip.free(b)
