@@ -92,6 +92,7 @@ _FIXED = {
     "dim": "store(N, %Z[0])",
     "assume": "assume(mod(N, 16) == 0)\n  store(N, %Z[0])",
     "constant": "store(7, %Z[0])",
+    "table": "store(table<i32, [3, -1, 4, 1, 5]>(), %Z[0 +: 5])",
     "prefetch": "prefetch(%Z[0 +: 64])\n  store(7, %Z[0])",
     "fence": "fence<release>()\n  store(7, %Z[0])",
     "iota": "store(iota<[64]>(), %Z[0 +: 64])",

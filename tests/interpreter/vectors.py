@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tileir.ir.types import TileType, Type
+from tileir.ir.types import ELEMS, TileType, Type
 
 from .kernels import E
 
@@ -330,6 +330,11 @@ VECTORS: dict[str, list[Case]] = {
         case([a("bf16", 1, 5, 2)], a("bf16", 5), axis=0),
         case([a("i32", I32_MIN, -1, -7)], a("i32", -1), axis=0),
         case([a("i32", 9, 1, 2, 3)], a("i32", 9, 3), axis=0, parts=2, inner=1),
+    ],
+    "table": [
+        case([], a("f16", 1, -0.5, INF), elem=ELEMS["f16"], values=(1, -0.5, INF)),
+        case([], a("i8", 1, -128, -1), elem=ELEMS["i8"], values=(1, -128, 255)),
+        case([], a("bf16", 256), elem=ELEMS["bf16"], values=(256.75,)),
     ],
     "slice": [
         case([a("i32", 1, 2, 3, 4)], a("i32", 2, 3), offsets=(1,), shape=(2,)),

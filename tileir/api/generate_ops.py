@@ -103,11 +103,18 @@ def _type(spec: AttrSpec) -> str:
         "symbol": "str",
         "elem": "Elem",
         "shape": "Sequence[int]",
+        "numbers": "Sequence[float]",
     }[spec.kind]
 
 
 def _value(spec: AttrSpec) -> str:
-    return f"tuple({spec.name})" if spec.kind == "shape" else f"Text({spec.name})" if spec.kind == "text" else spec.name
+    return (
+        f"tuple({spec.name})"
+        if spec.kind in ("shape", "numbers")
+        else f"Text({spec.name})"
+        if spec.kind == "text"
+        else spec.name
+    )
 
 
 def _default(spec: AttrSpec) -> str:

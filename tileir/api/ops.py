@@ -282,6 +282,11 @@ class Ops:
         """A tile of i32 whose element is its own index along `axis`."""
         return self.emit_one("iota", [], {"shape": tuple(shape), "axis": axis}, name)
 
+    def table(self, elem: Elem, values: Sequence[float], *, name: str = "") -> Tile:
+        """A tile of constants, written one by one. Floats are rounded to nearest even. (The table is part of the
+        code object; each use reads it from memory.)"""
+        return self.emit_one("table", [], {"elem": elem, "values": tuple(values)}, name)
+
     def add(self, a: Operand, b: Operand, *, name: str = "") -> Tile:
         """Sum; integers wrap."""
         return self.emit_one("add", [a, b], None, name)

@@ -192,6 +192,13 @@ class _Maker:
         shape = self.shape()
         return self.emit("iota", attrs={"shape": shape, "axis": self.choices.integer(0, len(shape) - 1)})
 
+    def table(self) -> Value:
+        elem = self.elem()
+        numbers = [-2, -1, 0, 1, 2, 5, 100] if elem.is_int else [-2.5, -1.0, 0.0, 0.25, 1.0, 3.0]
+        count = self.pick(self.limits.dims)
+        values = tuple(self.pick(numbers) for _ in range(count))
+        return self.emit("table", attrs={"elem": elem, "values": values})
+
     def fill(self) -> Value:
         value = self.constant()
         return self.emit("fill", [value], types=[TileType(value.tile.elem, self.shape())])
@@ -474,7 +481,7 @@ class _Maker:
     def step(self) -> None:
         """One random op (with what it needs)."""
         steps = {
-            "constant": self.constant, "load": self.load, "iota": self.iota, "fill": self.fill, "binary": self.binary,
+            "constant": self.constant, "load": self.load, "iota": self.iota, "fill": self.fill, "table": self.table, "binary": self.binary,
             "compare": self.compare, "unary": self.unary, "where": self.where, "ternary": self.ternary,
             "convert": self.convert, "bitcast": self.bitcast, "transpose": self.transpose, "reshape": self.reshape,
             "broadcast": self.broadcast, "reduce": self.reduce, "truth": self.truth, "scan": self.scan, "assemble": self.assemble,

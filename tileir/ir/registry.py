@@ -23,7 +23,7 @@ REQUIRED = _Required()
 
 @dataclass(frozen=True)
 class AttrSpec:
-    """An attribute. `kind` is int, number, bool, word, text, symbol, elem or shape (a list of integers).
+    """An attribute. `kind` is int, number, bool, word, text, symbol, elem, shape (a list of integers) or numbers (a list).
 
     Positional attributes are written first in `<…>` without a name; the others are written `<name = value>`, or
     `(…, name = value)` when `paren` is set. An attribute equal to its default is not printed.
@@ -241,6 +241,7 @@ _KINDS = {
     "symbol": "a dimension symbol such as M",
     "elem": "an element type such as bf16",
     "shape": "a list of integers such as [64, 64]",
+    "numbers": "a list of numbers such as [0.5, 1.5]",
 }
 
 
@@ -269,11 +270,17 @@ def _fits(spec: AttrSpec, value: AttrValue) -> bool:
         case "constant":
             return isinstance(value, int | float | bool)
         case "word" | "symbol":
-            return isinstance(value, str) and not isinstance(value, Text) and (not spec.choices or value in spec.choices)
+            return (
+                isinstance(value, str) and not isinstance(value, Text) and (not spec.choices or value in spec.choices)
+            )
         case "text":
             return isinstance(value, Text)
         case "elem":
             return isinstance(value, Elem)
+        case "numbers":
+            return isinstance(value, tuple) and all(
+                isinstance(v, int | float) and not isinstance(v, bool) for v in value
+            )
         case "shape":
             return isinstance(value, tuple) and all(isinstance(v, int) and not isinstance(v, bool) for v in value)
     raise AssertionError(spec.kind)

@@ -28,7 +28,7 @@ from tileir.passes.split_access import contiguous_dim
 
 # Results of these can be made anew in any layout at no cost, so they belong to no class.
 REGROUPS = ("pack", "unpack")  # elements along the last dimension are taken together, or apart
-FREE = frozenset({"fill", "iota"})
+FREE = frozenset({"fill", "iota", "table"})
 LANE_BYTES = 16  # preferred bytes of a lane's run in a coalesced layout
 
 Uses = Mapping[Value, list[tuple[Op, int]]]

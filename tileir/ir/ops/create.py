@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from tileir.ir.core import Op
+from tileir.ir.ops import numeric
 from tileir.ir.ops.common import check_shape, wanted_layout
 from tileir.ir.registry import AttrSpec, Check, OpDef, declare, format_attr
-from tileir.ir.types import F32, I1, I32, TileType, Type, scalar
+from tileir.ir.types import F32, F64, I1, I32, Elem, TileType, Type, scalar
 
 
 def _constant(c: Check) -> Sequence[Type]:
@@ -97,5 +101,45 @@ declare(
         category="create",
         semantics=lambda ctx, op, args: _iota_value(op.attrs["shape"], op.attrs.get("axis", 0)),
         example="%r = iota<[64, 1]>(axis = 0) : tile<i32[64, 1]>",
+    )
+)
+
+
+def table_values(op: Op) -> npt.NDArray[Any]:
+    """The elements of a table in its element type."""
+    elem, values = op.attrs["elem"], op.attrs["values"]
+    assert isinstance(elem, Elem) and isinstance(values, tuple)
+    if elem.is_int:
+        return np.array([int(v) & ((1 << 64) - 1) for v in values], np.uint64).astype(elem.np)  # type: ignore[arg-type]
+    return np.asarray(numeric.convert_array(np.array(values, np.float64), F64, elem))
+
+
+def _table(c: Check) -> Sequence[Type]:
+    elem, values = c.attrs["elem"], c.attrs["values"]
+    assert isinstance(elem, Elem) and isinstance(values, tuple)
+    if elem.is_bool or elem.bits % 8:
+        c.fail("E0323", f"'table' does not hold {elem}", legal="elements of whole bytes; convert afterwards")
+    check_shape(c, (len(values),))
+    for v in values:
+        if elem.is_int:
+            if not isinstance(v, int):
+                c.fail("E0319", f"{format_attr(v)} is not a value of {elem}", legal="integers")  # type: ignore[arg-type]
+            low, high = -(1 << (elem.bits - 1)), (1 << elem.bits) - 1
+            if not low <= v <= high:
+                c.fail("E0320", f"{v} does not fit in {elem}", legal=f"{low} to {high}")
+    return [TileType(elem, (len(values),), wanted_layout(c, (len(values),)))]
+
+
+declare(
+    OpDef(
+        "table",
+        "A tile of constants, written one by one. Floats are rounded to nearest even. (The table is part of the code object; each use "
+        "reads it from memory.)",
+        (),
+        _table,
+        attrs=(AttrSpec("elem", "elem", positional=True), AttrSpec("values", "numbers", positional=True)),
+        category="create",
+        semantics=lambda ctx, op, args: table_values(op),
+        example="%y = table<f32, [0.0, 0.5, 1.5, -inf]>() : tile<f32[4]>",
     )
 )

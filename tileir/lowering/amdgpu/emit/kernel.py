@@ -25,6 +25,7 @@ from tileir.lowering.amdgpu.emit import (
     scan,
     shared,
     streams,
+    tables,
     views,
 )
 from tileir.lowering.amdgpu.emit.control import Control
@@ -81,6 +82,7 @@ class _Ops:
             "constant": registers.constant,
             "fill": registers.fill,
             "iota": registers.iota,
+            "table": tables.table,
             "transpose": registers.transpose,
             "reshape": registers.reshape,
             "pack": registers.regroup,
@@ -289,6 +291,12 @@ def _module(s: State) -> str:
         array = f"!llvm.array<{lds} x i8>"
         lines.append(
             f"    llvm.mlir.global internal @lds() {{addr_space = 3 : i32, alignment = 1024 : i64, dso_local}} : {array} {loc}"
+        )
+    for i, data in enumerate(s.tables):
+        text = "".join(f"\\{b:02X}" for b in data)
+        lines.append(
+            f'    llvm.mlir.global internal constant @tileir_table_{i}("{text}") {{addr_space = 1 : i32, alignment = 16 : i64, dso_local}} : '
+            f"!llvm.array<{len(data)} x i8> {loc}"
         )
     if s.needs_zeros:
         zeros = "dense<0> : tensor<16xi8>"

@@ -40,6 +40,7 @@ class State:
     sparing: bool = False  # keep few registers in use, at the price of waiting for memory
     pinned: bool = False  # tie operands in the vector file, too
     needs_zeros: bool = False
+    tables: list[bytes] = field(default_factory=list[bytes])  # arrays of constants of the code object
     report_sites: dict[Op, int] = field(
         default_factory=dict[Op, int]
     )  # `print` and `assert`, numbered in program order
@@ -133,6 +134,12 @@ class State:
     def pointer(self, view: Value) -> str:
         """The base pointer of a view."""
         return f"%arg_{view.name}"
+
+    def table(self, data: bytes) -> str:
+        """Name of an array with these bytes in the code object."""
+        if data not in self.tables:
+            self.tables.append(data)
+        return f"tileir_table_{self.tables.index(data)}"
 
     def zeros(self) -> str:
         """Address of a block of zero bytes, always readable."""
