@@ -430,9 +430,11 @@ def copy_direct(s: State, op: Op, part: int | None = None) -> None:
             "E0721", f"part {part} of a copy of {len(sources)} instructions", op.loc, legal=f"0 to {len(sources) - 1}"
         )
     stream = s.streams.get(op)
-    a = views.access_of(s, op) if stream is None else None
-    resource = views.descriptor(s, a, views.base_offset(s, a)) if a is not None else stream.resource
-    moved = stream.offset if stream is not None else w.const(0)
+    if stream is not None:
+        resource, moved, a = stream.resource, stream.offset, None
+    else:
+        a = views.access_of(s, op)
+        resource, moved = views.descriptor(s, a, views.base_offset(s, a)), w.const(0)
     bounds = views.Bounds(s, a, t.shape, ragged(t)) if a is not None else None
     for order, i in enumerate(range(len(sources)) if part is None else (part,)):
         place = slab(s, op, i)

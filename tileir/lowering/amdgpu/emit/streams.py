@@ -26,10 +26,10 @@ from tileir.ir.core import Block, Op, Value
 from tileir.ir.registry import get
 from tileir.ir.types import GlobalType, SharedType
 from tileir.lowering.amdgpu.emit import shared, views
+from tileir.lowering.amdgpu.emit.bounds import Access, known_stride
 from tileir.lowering.amdgpu.emit.coords import Coordinate, coordinate, masks, thread, wave
 from tileir.lowering.amdgpu.emit.state import State, Stream
 from tileir.lowering.amdgpu.emit.tiles import tied
-from tileir.lowering.amdgpu.emit.views import Access
 from tileir.lowering.amdgpu.emit.writer import Scope, scalar_type
 from tileir.passes.split_access import WIDEST
 
@@ -141,10 +141,10 @@ def _within_reach(s: State, accesses: Sequence[Moving], m: Moving) -> bool:
     if any(x.spans == m.op.spans and x.operands[0] is m.view for x in s.kernel.walk() if x.name == "accessible"):
         return True
     spans = [(d, n) for d, n in enumerate(_group_spans(accesses, m)) if n is not None]
-    strides = [views.known_stride(view, d) for d, n in spans if n > 1]
+    strides = [known_stride(view, d) for d, n in spans if n > 1]
     if None in strides:
         return False
-    return sum((n - 1) * (views.known_stride(view, d) or 0) for d, n in spans) * view.elem.bytes + WIDEST <= REACH
+    return sum((n - 1) * (known_stride(view, d) or 0) for d, n in spans) * view.elem.bytes + WIDEST <= REACH
 
 
 def reaches(s: State, test: Op) -> list[tuple[int | None, ...]]:
@@ -207,7 +207,7 @@ def _known_stride(m: Moving) -> int:
     """Bytes from one element to the next along the dimension of the movement, 0 where only the launch says."""
     view = m.view.type
     assert isinstance(view, GlobalType)
-    return (views.known_stride(view, m.dim) or 0) * view.elem.bytes
+    return (known_stride(view, m.dim) or 0) * view.elem.bytes
 
 
 # The outer loop
