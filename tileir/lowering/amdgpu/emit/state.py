@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from tileir.ir.core import Kernel, Op, Value
 from tileir.ir.diagnostics import CompileError, error
@@ -14,6 +15,9 @@ from tileir.lowering.amdgpu.emit.tiles import Tile, tied
 from tileir.lowering.amdgpu.emit.writer import Scope, Writer, scalar_type
 from tileir.passes.late import LOAD_AHEAD, READ_AHEAD, Late, late_ops
 from tileir.target import Target
+
+if TYPE_CHECKING:
+    from tileir.lowering.amdgpu.emit.streams import Moving
 
 
 @dataclass(frozen=True)
@@ -51,11 +55,14 @@ class State:
     )  # the rest: from where, by block
     copies: dict[tuple[int, str], str] = field(default_factory=dict[tuple[int, str], str])  # see `in_block`
     rows: dict[tuple[int, Op], Scope] = field(default_factory=dict[tuple[int, Op], Scope])  # by block, see `views`
+    moving: dict[Op, list[Moving]] = field(default_factory=dict[Op, "list[Moving]"])  # of loops, found by `streams`
+    tested: set[tuple[Value, object]] = field(init=False)  # views and spans that an `accessible` tests
     late: Late = field(init=False)
     fragment_ties: dict[Value, str] = field(default_factory=dict[Value, str])  # by `fragments.accumulator_ties`
 
     def __post_init__(self) -> None:
         self.late = late_ops(self.kernel)
+        self.tested = {(op.operands[0], op.spans) for op in self.kernel.walk() if op.name == "accessible"}
 
     @property
     def ahead_of_products(self) -> int:

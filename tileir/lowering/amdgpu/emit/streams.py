@@ -101,6 +101,12 @@ class Plan:
 def moving(s: State, loop: Op) -> list[Moving]:
     """The accesses of a loop that can be served so, as far as registers allow. None in a text that spares registers, or where the
     step is no constant."""
+    if loop not in s.moving:
+        s.moving[loop] = _find(s, loop)
+    return s.moving[loop]
+
+
+def _find(s: State, loop: Op) -> list[Moving]:
     step = views.constant_of(loop.operands[2])
     if s.sparing or step is None or step <= 0:
         return []
@@ -138,7 +144,7 @@ def _within_reach(s: State, accesses: Sequence[Moving], m: Moving) -> bool:
     """Whether all tiles of a group lie within `REACH`: as a fact, or because the launch will test it."""
     view, at = m.view.type, get(m.op.name).access_position
     assert isinstance(view, GlobalType) and at is not None
-    if any(x.spans == m.op.spans and x.operands[0] is m.view for x in s.kernel.walk() if x.name == "accessible"):
+    if (m.view, m.op.spans) in s.tested:
         return True
     spans = [(d, n) for d, n in enumerate(_group_spans(accesses, m)) if n is not None]
     strides = [known_stride(view, d) for d, n in spans if n > 1]

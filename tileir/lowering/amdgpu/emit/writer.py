@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from tileir.ir.location import Loc
 from tileir.ir.types import Elem
@@ -43,6 +44,7 @@ def vector_type(element: str, n: int) -> str:
     return element if n == 1 else f"vector<{n}x{element}>"
 
 
+@lru_cache(maxsize=64)
 def file_name(path: str) -> str:
     """The last part of a path as it can stand in an MLIR string."""
     return "".join(c if c.isprintable() and c not in '"\\\\' else "_" for c in os.path.basename(path))
