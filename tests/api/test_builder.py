@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tileir
-from tileir import KernelBuilder, bf16, cdiv, f32, i32, i64, span, symbol
+from tileir import KernelBuilder, bf16, cdiv, f32, i32, i64, interpreter, span, symbol
 from tileir.api import generate_ops
 from tileir.api.ops import Ops
 from tileir.ir.registry import all_ops
@@ -248,3 +248,20 @@ def test_grid_sizes() -> None:
     k.view("X", f32, ["M", "N"])
     k.grid(cdiv(symbol("M") + 3, 4), 2 * symbol("N") - 1, "M")
     assert [str(g) for g in k.build().grid] == ["cdiv(M + 3, 4)", "2 * N - 1", "M"]
+
+
+def test_print_and_assert(capsys: pytest.CaptureFixture[str]) -> None:
+    k = KernelBuilder("says")
+    X = k.view("X", f32, ["N"])
+    k.grid(1)
+    x = k.load(X[span(0, 4)])
+    k.print(x, message="x = {}", limit=2)
+    k.assert_(x < 2.0, x, message='"{}"')
+    text = str(k)
+    assert 'print<"x = {}", limit = 2>(%x)' in text and 'assert<"\\"{}\\"">(' in text
+    assert tileir.parse(text) == k.module()
+    kernel = k.build()
+    interpreter.run(kernel, {"X": np.zeros(4, np.float32)})
+    assert capsys.readouterr().out.endswith("(0): x = [0] = 0, [1] = 0, … (4 elements)\n")
+    with pytest.raises(tileir.CompileError, match='"3"'):
+        interpreter.run(kernel, {"X": np.array([0, 1, 3, 0], np.float32)})

@@ -183,6 +183,35 @@ def test_late_rescale(chip: str, causal: bool) -> None:
     check_attention(kernel, chip, shape, change=twice)
 
 
+MUTANTS = {
+    "the sum is not rescaled": ("%lo * %r", "%lo"),
+    "the output is not rescaled": ("%oo * %r", "%oo"),
+    "the reference stays": ("yield %top,", "yield %mo,"),
+    "rows are rescaled that kept their reference": (
+        "carry(%mo = %mi, %lo = %li, %oo = %oi) {",
+        "carry(%mo = %mi, %lo = %li, %oo = %oi * 0.5) {",
+    ),
+}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_a_wrong_rescale_is_noticed(mutant: str) -> None:
+    """Each way of forgetting something fails on some position of the outlier."""
+    old, new = MUTANTS[mutant]
+    text = source("attention_lazy")
+    assert text.count(old) == 1
+    shape = Shape(40, 75)
+    params = (("BM", 32), ("BN", 16), ("D", shape.depth), ("CAUSAL", False), ("T", "bf16"))
+    kernel = compiled(text.replace(old, new), "gfx950", params)
+    failed = 0
+    for position in range(0, shape.nk, 9):
+        try:
+            check_attention(kernel, "gfx950", shape, change=raise_key(position))
+        except AssertionError:
+            failed += 1
+    assert failed, mutant
+
+
 @pytest.mark.parametrize("chip", CHIPS)
 def test_late_rescale_in_fewer_instructions(chip: str) -> None:
     """On inputs of a normal distribution the cold region runs in few blocks after the first, and what runs in all is less than
