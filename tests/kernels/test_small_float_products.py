@@ -94,7 +94,7 @@ def mnemonics(kernel: Compiled) -> set[str]:
 
 
 @pytest.mark.parametrize(("chip", "t", "u"), PAIRINGS)
-@pytest.mark.parametrize("depth", [32, 64, 128])
+@pytest.mark.parametrize("depth", [32, pytest.param(64, marks=pytest.mark.nightly), 128])
 def test_every_pairing(chip: str, t: str, u: str, depth: int) -> None:
     """All four pairings of the kinds of the chip, with tiles that do and do not fill the widest instruction."""
     kernel = product(chip, t, u, (64, 64, depth))
@@ -124,7 +124,9 @@ EVEN_SHAPES = ((64, 64, 256), (67, 131, 36), (1, 97, 8), (65, 63, 132))
 """K is a multiple of 4, since rows end at whole bytes."""
 
 
-@pytest.mark.parametrize(("t", "u"), MIXED)
+@pytest.mark.parametrize(
+    ("t", "u"), [pytest.param(*p, marks=() if i % 2 else pytest.mark.nightly) for i, p in enumerate(MIXED)]
+)
 def test_six_and_four_bits(t: str, u: str) -> None:
     """Operands that lie packed in memory; both narrow ones at twice the rate of those with 8 bits."""
     for depth in (64, 128):
