@@ -26,6 +26,11 @@ from tileir.passes.transposing_reads import has_transposing_read
 
 
 def staged_loads(kernel: Kernel) -> list[Op]:
+    """Loads of operands that pass through LDS, in program order."""
+    return [op for op in operand_loads(kernel) if is_staged(op)]
+
+
+def operand_loads(kernel: Kernel) -> list[Op]:
     """Loads whose tile reaches an `mma` as operand a or b, directly or transposed, in program order."""
     users = uses(kernel)
 
@@ -35,11 +40,7 @@ def staged_loads(kernel: Kernel) -> list[Op]:
                 return True
         return False
 
-    return [
-        op
-        for op in kernel.walk()
-        if op.name == "load" and op.result.tile.rank == 2 and feeds_mma(op.result) and is_staged(op)
-    ]
+    return [op for op in kernel.walk() if op.name == "load" and op.result.tile.rank == 2 and feeds_mma(op.result)]
 
 
 def is_staged(op: Op) -> bool:
@@ -82,7 +83,12 @@ def is_fast(op: Op) -> bool:
 
 
 def _run(kernel: Kernel, ctx: Context) -> Kernel:
-    staged = set(staged_loads(kernel))
+    fed = operand_loads(kernel)
+    staged = {op for op in fed if is_staged(op)}
+    for op in fed:
+        if op not in staged and is_fast(op):
+            text = f"%{op.result.name} of 6-bit elements does not pass through LDS: every wave reads what it needs from memory"
+            ctx.log.remark("R0806", text, op.loc)
     for op in kernel.walk():
         if op.attrs.get("stage") and op.name == "load" and op not in staged:
             raise error(
