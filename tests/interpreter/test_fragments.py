@@ -11,7 +11,7 @@ import pytest
 from tileir.frontend import parse
 from tileir.interpreter import InterpreterError, run
 from tileir.ir.diagnostics import CompileError
-from tileir.layout import Layout, mfma_accumulator, mfma_operand
+from tileir.layout import mfma_accumulator, mfma_operand
 
 LINE = "linear(reg = [[64], [128]], lane = [[1], [2], [4], [8], [16], [32]], wave = [])"
 SQUARE = "linear(reg = [[0, 1], [0, 2], [16, 0], [32, 0]], lane = [[1, 0], [2, 0], [4, 0], [8, 0], [0, 4], [0, 8]], wave = [])"

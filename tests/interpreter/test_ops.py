@@ -11,7 +11,14 @@ from . import test_atomic, test_control, test_fragments, test_memory, test_progr
 from .kernels import evaluate
 from .vectors import VECTORS, Case
 
-ELSEWHERE = {**test_atomic.COVERS, **test_control.COVERS, **test_fragments.COVERS, **test_memory.COVERS, **test_program.COVERS, **test_wave.COVERS}
+ELSEWHERE = {
+    **test_atomic.COVERS,
+    **test_control.COVERS,
+    **test_fragments.COVERS,
+    **test_memory.COVERS,
+    **test_program.COVERS,
+    **test_wave.COVERS,
+}
 
 
 def test_every_op_has_vectors_or_a_test() -> None:

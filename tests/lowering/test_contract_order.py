@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from tests.kernels.harness import CHIPS, scheduled_gemm
@@ -37,10 +39,10 @@ def exchanged(data: bytes, first: str, second: str) -> bytes:
     kernel = inspect(data).kernel
     assert kernel.hot_loop is not None
     items = kernel.flow.items_of(kernel.hot_loop.blocks)
-    for a, b in zip(items, items[1:], strict=False):
+    for a, b in itertools.pairwise(items):
         if a.name.startswith(first) and b.name.startswith(second) and a.size == b.size:
             raw = {a.address: b.raw, b.address: a.raw}
-            return patched(data, lambda item: raw.get(item.address))
+            return patched(data, lambda item, raw=raw: raw.get(item.address))
     raise AssertionError("no such neighbours")
 
 

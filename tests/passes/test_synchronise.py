@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tileir.frontend import parse, parse_file
+from tileir.frontend import parse
 from tileir.ir.core import Kernel, Module, Op
 from tileir.ir.diagnostics import CompileError
 from tileir.ir.printer import print_kernel

@@ -205,7 +205,8 @@ class Types:
         if node is None:
             return None
         name, args = node.children
-        legal = "rows, padded(pitch), slabs(bytes, pitch), swizzle(bits, base, shift), xor(bit, mask, …), blocks(bytes, bit, mask, …) or rotate(bytes, mask, pieces, …)"
+        legal = "rows, padded(pitch), slabs(bytes, pitch), swizzle(bits, base, shift), xor(bit, mask, …), blocks(bytes, bit, mask, …)"
+        legal += " or rotate(bytes, mask, pieces, …)"
         parts = args.children if args is not None else []
         for a in parts:
             if a.kind == "named_attribute":

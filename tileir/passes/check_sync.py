@@ -125,7 +125,7 @@ def _too_early(graph: _Graph, memory: Memory, x: Access, extra: dict[Op, Extra])
                 newer = min(newer + instructions(op, memory.kernel), most)
             if phase is ISSUED and op.name == "wait" and _covers(op, x.counter, newer):
                 phase = 0, extra[op]
-            if phase is not ISSUED:
+            if phase is not None:
                 if op.name == "barrier":
                     phase = phase[0] + 1, phase[1]
                 now = extra.get(op)
