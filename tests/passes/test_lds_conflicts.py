@@ -191,6 +191,21 @@ def test_examples(chip: str, name: str, repository: Path) -> None:
     assert found or name == "layernorm"
 
 
+@pytest.mark.parametrize(("chip", "name", "searches"), [("gfx950", "nt", 2), ("gfx950", "tn", 2), ("gfx942", "nt", 2)])
+def test_versions_share_their_layouts(chip: str, name: str, searches: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The version for views that are not aligned reads as the other does, and its writes never conflict: no search of its own."""
+    from tileir.passes import layout_lds
+
+    asked: list[object] = []
+    original = layout_lds._choose
+    monkeypatch.setattr(layout_lds, "_choose", lambda *args: asked.append(args[:3]) or original(*args))
+    module = parse(kernels.source("gemm_forms"), "f.tile", parameters("bf16", (192, 128, 64)), kernel=f"gemm_{name}")
+    found = analyse(run_pipeline(module, f"gemm_{name}", chip, stop_after="layout-lds").kernel, get_target(chip))
+    assert len(found) == 4 and len(asked) == searches and conflicts(found) == []
+    layouts = [str(r.proof.shared) for r in found]
+    assert layouts[:2] == layouts[2:]
+
+
 @pytest.mark.parametrize("dim", [64, 80, 96, 128, 192])
 @pytest.mark.parametrize("chip", CHIPS)
 def test_attention_of_any_head_dimension(chip: str, dim: int, repository: Path) -> None:
@@ -525,7 +540,15 @@ def test_final_text_is_what_is_analysed() -> None:
     module = parse(kernels.source("gemm_forms"), "f.tile", parameters("bf16", (64, 64, 64)), kernel="gemm_tn")
     kernel: Kernel = run_pipeline(module, "gemm_tn", "gfx950").kernel
     found = analyse(kernel, get_target("gfx950"))
-    names = {"shared_load", "shared_load_transposed", "shared_store", "copy", "copy_async", "copy_async_part", *FRAGMENTS}
+    names = {
+        "shared_load",
+        "shared_load_transposed",
+        "shared_store",
+        "copy",
+        "copy_async",
+        "copy_async_part",
+        *FRAGMENTS,
+    }
 
     def what(op: Op) -> tuple[str, int]:  # the instructions of one op of the text are reported together
         return FRAGMENTS.get(op.name, op.name), op.loc.line

@@ -95,6 +95,26 @@ def uses_of(buffer: Value, users: list[Op]) -> tuple[tuple[_Use, ...], int | Non
     return tuple(dict.fromkeys(found)), direct
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """What a buffer is and how it is used: what decides its layout."""
+
+    matrix: tuple[int, int]
+    elem_bits: int
+    uses: tuple[_Use, ...]
+    direct: int | None
+
+    def is_served_by(self, other: _Asked, layout: SharedLayout) -> bool:
+        """Whether a layout that is free for another such buffer is free for this one, too, and as good: where the other has all its
+        accesses, as wide as they can be. So the version for views that are not aligned needs no search of its own."""
+        return (
+            (self.matrix, self.elem_bits) == (other.matrix, other.elem_bits)
+            and set(self.uses) <= set(other.uses)
+            and self.direct in (None, other.direct)
+            and all(u.width <= layout.granule for u in self.uses)
+        )
+
+
 def _choose(
     shared: SharedType, found: tuple[_Use, ...], direct: int | None, threads: int, target: Target
 ) -> tuple[SharedLayout, Proof]:
@@ -167,7 +187,7 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
     users = uses(kernel)
     threads = threads_of(kernel)
     chosen: dict[Value, SharedType] = {}
-    known: dict[object, tuple[SharedLayout, Proof]] = {}  # both versions of a kernel have the same buffers
+    known: dict[_Asked, tuple[SharedLayout, Proof]] = {}  # versions of a kernel have the same buffers
     for op in kernel.walk():
         if op.name != "shared_alloc":
             continue
@@ -182,10 +202,13 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
                 layout, proof = given, _proved(shared, given, using, threads, ctx.target)
             else:
                 found, direct = uses_of(op.result, using)
-                key = (shared.matrix, shared.elem.bits, found, direct)
-                if key not in known:
-                    known[key] = _choose(shared, found, direct, threads, ctx.target)
-                layout, proof = known[key]
+                asked = _Asked(shared.matrix, shared.elem.bits, found, direct)
+                if asked not in known:
+                    free = next(
+                        (k for k, (x, p) in known.items() if p.conflict_free and asked.is_served_by(k, x)), None
+                    )
+                    known[asked] = known[free] if free else _choose(shared, found, direct, threads, ctx.target)
+                layout, proof = known[asked]
         except LayoutError as e:
             raise error(
                 "E0802",
