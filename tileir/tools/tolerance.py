@@ -50,7 +50,7 @@ def terms(kernel: Kernel, symbols: Mapping[str, int]) -> int:
             extents += [d if isinstance(d, int) else symbols[d] for d in arg.type.dims]
     for op in kernel.walk():
         extents += [n for v in op.results if isinstance(v.type, TileType) for n in v.type.shape]
-    return max(extents) * max(1, sum(op.name in ("mma", "reduce_add") for op in kernel.walk()))
+    return max(extents) * max(1, sum(op.name in ("mma", "mma_scaled", "reduce_add") for op in kernel.walk()))
 
 
 def is_linear(kernel: Kernel) -> bool:
