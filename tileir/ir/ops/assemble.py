@@ -113,7 +113,7 @@ declare(
         attrs=(AttrSpec("offsets", "shape", positional=True, doc="first replaced element in each dimension"),),
         category="assemble",
         semantics=_inserted,
-        example="%y = insert<[16, 0]>(%a, slice<[0, 0], [32, 64]>(%b)) : tile<f32[64, 64]>",
+        example="%y = insert<[0, 32]>(%a, %s) : tile<f32[64, 64]>",
     )
 )
 

@@ -96,7 +96,7 @@ def _semantics(ctx: Any, op: Any, args: Sequence[Any]) -> Any:
 
 for _name, (_elems, _, _what) in UPDATES.items():
     _values = ("expected", "desired") if _name == "atomic_cas" else ("value",)
-    _call = "0, 1" if _name == "atomic_cas" else "1"
+    _call = "%i, %j" if _name == "atomic_cas" else "%j"
     declare(
         OpDef(
             _name,
