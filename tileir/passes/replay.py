@@ -18,6 +18,7 @@ from tileir.ir.core import Kernel, Op, Value
 from tileir.ir.diagnostics import CompileError, Diagnostic, Note
 from tileir.ir.rewriter import Rewriter, rewrite
 from tileir.ir.types import Elem, GlobalType, TileType
+from tileir.passes.check_sync import check_synchronised
 
 Array = np.ndarray[Any, Any]
 
@@ -114,14 +115,29 @@ def _clone(array: Array) -> Array:
     return strided(flat, array.shape, array.strides)
 
 
-def landed(kernel: Kernel) -> Kernel:
-    """The kernel itself once it is synchronised; before, one in which every direct copy is followed by its wait."""
+_COPIES = ("copy_async", "copy_async_part")
+
+
+def _is_synchronised(kernel: Kernel) -> bool:
     ops = list(kernel.walk())
-    if any(op.name == "wait" for op in ops) or not any(op.name == "copy_async" for op in ops):
+    placed = all("offset" in op.attrs for op in ops if op.name == "shared_alloc")
+    if not placed or not any(op.name == "wait" for op in ops):
+        return False
+    try:
+        check_synchronised(kernel)
+    except CompileError:
+        return False
+    return True
+
+
+def landed(kernel: Kernel) -> Kernel:
+    """The kernel itself once it is synchronised; before, one in which every direct copy is followed by its wait (loops that are
+    scheduled instruction by instruction have waits of their own before the others get theirs)."""
+    if not any(op.name in _COPIES for op in kernel.walk()) or _is_synchronised(kernel):
         return kernel
 
     def rule(rw: Rewriter, op: Op) -> bool:
-        if op.name != "copy_async":
+        if op.name not in _COPIES:
             return False
         rw.copy(op)
         rw.op("wait", (), {"vm": 0})

@@ -77,6 +77,9 @@ def check_guards(kernel: Kernel) -> None:
 
 
 def _run(kernel: Kernel, ctx: Context) -> Kernel:
+    if not any(op.name == "guard" for op in kernel.walk()):
+        return kernel
+
     def rule(rw: Rewriter, op: Op) -> bool:
         if op.name != "guard":
             return False

@@ -41,7 +41,9 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
     for check in (check_kernel, check_mma, check_copies):
         found += check(kernel, ctx.target)
     decisions = apply_schedule(kernel, ctx, found)
-    new = rewrite(rewrite(kernel, _attach(decisions)), _locate(len(kernel.grid)))
+    new = rewrite(kernel, _attach(decisions))
+    if any(op.name in reports.OPS for op in new.walk()):
+        new = rewrite(new, _locate(len(kernel.grid)))
     new.attrs = {"target": ctx.target.name, **kernel.attrs, **decisions.kernel}
     stated = [v.tile.layout.num_waves for v, _ in laid_out_values(new) if v.tile.layout is not None]
     if stated and "waves" not in new.attrs:
