@@ -150,10 +150,17 @@ def _xor_address(s: State, buffer: Value, shared: SharedLayout, layout: Layout, 
         if block_mask:
             number = w.binary("xor", block, w.const(block_clash)) if block_clash else block
             value = w.binary("add", value, w.mul(number, distance))
-        return w.op(f"llvm.getelementptr inbounds {pointer}[{value}] : ({POINTER}, i32) -> {POINTER}, i8")
+        address = w.op(f"llvm.getelementptr inbounds {pointer}[{value}] : ({POINTER}, i32) -> {POINTER}, i8")
+        return address if _place_of(buffer) < OFFSET_LIMIT else _kept(s, address)
 
     key = ("lds address", pointer, shared, layout, fold, block_clash, clash)
     return _offset(s, w.hoist(key, start), (block_constant ^ block_clash) * distance + (constant ^ clash))
+
+
+def _kept(s: State, address: str) -> str:
+    """An address that LLVM does not know the parts of: it would put them together again at every use, in the loop."""
+    number = tied(s.w, s.w.op(f"llvm.ptrtoint {address} : {POINTER} to i32"), "i32", "v", ordered=False)
+    return s.w.op(f"llvm.inttoptr {number} : i32 to {POINTER}")
 
 
 def _added_address(s: State, buffer: Value, shared: SharedLayout, layout: Layout, r: int, fold: bool) -> str:
