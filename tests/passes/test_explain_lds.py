@@ -57,7 +57,8 @@ def test_every_buffer_of_the_text_is_reported(chip: str, name: str) -> None:
 
 
 def test_headline_counts() -> None:
-    kernel = run_pipeline(parse(kernels.source("gemm"), "gemm.tile"), "gemm", "gfx950").kernel
+    text = kernels.source("gemm") + "schedule @s of @gemm for gfx950 {\n  loop %k pattern plain\n}\n"
+    kernel = run_pipeline(parse(text, "gemm.tile"), "gemm", "gfx950").kernel
     head = explain(kernel, get_target("gfx950")).split("\n")[0]
     assert head == "kernel gemm on gfx950: 4 LDS buffers, 32768 of 163840 bytes; of 8 accesses none conflicts"
 
@@ -136,7 +137,7 @@ def test_command_line(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:  # 
     file.write_text(kernels.source("gemm"))
     assert main([str(file), "--target", "gfx942", "--explain-lds"]) == 0
     short = capsys.readouterr().out
-    assert short.startswith("kernel gemm on gfx942: 4 LDS buffers") and "rank:" not in short
+    assert short.startswith("kernel gemm on gfx942: 6 LDS buffers") and "rank:" not in short
     assert main([str(file), "--target", "gfx942", "--explain-lds=full"]) == 0
     full = capsys.readouterr().out
     assert "rank:" in full and set(short.split("\n")) <= set(full.split("\n"))
