@@ -92,7 +92,6 @@ kernel @k(%R: global<{elem}[M, N], strides = [0, 1]>, %C: global<{elem}[M, N], s
     np.testing.assert_array_equal(arrays["O"], np.broadcast_to(r + c[:, None] + b, (3, m, n)))
 
 
-@pytest.mark.parametrize("chip", CHIPS)
 @pytest.mark.parametrize(
     ("shape", "waves"),
     [
@@ -108,7 +107,7 @@ kernel @k(%R: global<{elem}[M, N], strides = [0, 1]>, %C: global<{elem}[M, N], s
         ((64, 2, 1), 16),
     ],
 )
-def test_tiles_of_any_proportions(shape: tuple[int, ...], waves: int, chip: str) -> None:
+def test_tiles_of_any_proportions(shape: tuple[int, ...], waves: int) -> None:
     """Loaded over an edge, turned, broadcast along every dimension, reduced, and stored over an edge."""
     dims = ", ".join(str(max(1, n - 1)) for n in shape)
     ones = [[1 if d == e else n for d, n in enumerate(shape)] for e in range(len(shape))]
@@ -122,7 +121,7 @@ kernel @k(%A: global<f32[{dims}]>, %O: global<f32[{dims}]>) grid(1) with(waves =
 """
     inner = tuple(max(1, n - 1) for n in shape)
     a = integers(np.random.default_rng(3), inner, np.float32)
-    agree(text, chip, {"A": a, "O": np.zeros(inner, np.float32)}, "O")
+    agree(text, CHIPS[shape[0] % 2], {"A": a, "O": np.zeros(inner, np.float32)}, "O")
 
 
 @pytest.mark.parametrize("chip", CHIPS)

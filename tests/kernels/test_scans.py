@@ -99,19 +99,17 @@ kernel @k(%A: global<i32[M, N]>, %B: global<i32[M, N]>) grid(cdiv(M, 8)) with(wa
     agree(text, chip, {"A": a, "B": np.zeros_like(a)}, "B")
 
 
-@pytest.mark.parametrize("chip", CHIPS)
 @pytest.mark.parametrize(("shape", "axis", "waves"), [((1000,), 0, 4), ((96, 80), 0, 8), ((3, 5, 7), 1, 4)])
 @pytest.mark.parametrize("elem", ["i8", "i64"])
-def test_bits(elem: str, shape: tuple[int, ...], axis: int, waves: int, chip: str) -> None:
+def test_bits(elem: str, shape: tuple[int, ...], axis: int, waves: int) -> None:
     x = np.random.default_rng(6).integers(-128, 128, shape).astype(TYPES[elem])
     parts = [f"broadcast<{list(shape)}>(reduce_{op}(%a, axis = {axis}))" for op in ("and", "or", "xor")]
-    scanned(parts, shape, elem, waves, chip, x)
+    scanned(parts, shape, elem, waves, CHIPS[len(elem) % 2], x)
 
 
-@pytest.mark.parametrize("chip", CHIPS)
 @pytest.mark.parametrize(("shape", "axis", "waves"), [((1000,), 0, 4), ((48, 40), 0, 8), ((1, 3), 0, 1)])
 @pytest.mark.parametrize("elem", ["f32", "bf16", "i64"])
-def test_positions(elem: str, shape: tuple[int, ...], axis: int, waves: int, chip: str) -> None:
+def test_positions(elem: str, shape: tuple[int, ...], axis: int, waves: int) -> None:
     """The first of equal ones; NaN only if there is nothing else."""
     reduced = tuple(1 if d == axis else n for d, n in enumerate(shape))
     out = ", ".join(map(str, reduced))
@@ -131,7 +129,7 @@ kernel @k(%A: global<{elem}[{", ".join(map(str, shape))}]>, %B: global<i32[4, {o
         if len(shape) > 1:
             x[0 if axis else slice(None), :1] = np.nan
     arrays = {"A": x, "B": np.zeros((4, *reduced), np.int32)}
-    agree(text, chip, arrays, "B")
+    agree(text, CHIPS[len(elem) % 2], arrays, "B")
     if elem[0] == "i":
         np.testing.assert_array_equal(arrays["B"][0], np.argmax(x, axis, keepdims=True))
         np.testing.assert_array_equal(arrays["B"][3], np.all(x < 3, axis, keepdims=True))

@@ -21,8 +21,8 @@ def is_scannable(layout: Layout, axis: int) -> bool:
 
 @lru_cache(maxsize=256)
 def scan_layout(layout: Layout, axis: int) -> Layout:
-    """The layout itself if it is scannable, else one of its shape: neighbours along the axis in a lane, runs of lanes in a
-    wave; waves and lanes that the axis does not take, along the other dimensions, and then along the axis."""
+    """The layout itself if it is scannable, else one of its shape: waves and lanes lie along the other dimensions as far as
+    those go, the rest along the axis, where neighbours are in one lane and runs of lanes in a wave."""
     if is_scannable(layout, axis):
         return layout
     rank, shape = layout.rank, layout.shape
@@ -46,9 +46,10 @@ def scan_layout(layout: Layout, axis: int) -> Layout:
     count = len(layout.wave)
     outside = take(count)
     inside = min(count - len(outside), free[axis])  # waves along the axis
-    lanes = min(LANE_BITS, free[axis] - inside)
+    beside = take(LANE_BITS)
+    lanes = min(LANE_BITS - len(beside), free[axis] - inside)
     registers = free[axis] - inside - lanes
-    lane = [unit(axis, registers + i) for i in range(lanes)] + take(LANE_BITS - lanes)
+    lane = [unit(axis, registers + i) for i in range(lanes)] + beside
     wave = outside + [unit(axis, registers + lanes + i) for i in range(inside)]
     zero = (0,) * rank
     lane += [zero] * (LANE_BITS - len(lane))
