@@ -106,7 +106,8 @@ def test_buffers(tmp_path: Path, chip: str) -> None:
     """Bytes by the definition of the swizzle; the places of the buffers as in the text of `--explain-lds` on the page."""
     page = view(tmp_path, "gemm", "--target", chip, "-D", "BM=64", "-D", "BN=64")
     buffers = [p for p in data_of(page) if p["kind"] == "buffer"]
-    assert [p["start"] for p in buffers] == [0, 8192, 0, 8192]
+    assert [p["start"] for p in buffers[-2:]] == [0, 8192], "the version for views that are not aligned"
+    assert [p["start"] for p in buffers[:-2]] == [8192 * i for i in range(len(buffers) - 2)] and len(buffers) > 4
     for p in buffers:
         m = re.fullmatch(r"swizzle\((\d+), (\d+), (\d+)\)", p["layout"])
         assert m is not None and p["banks"] == (64 if chip == "gfx950" else 32)
@@ -116,7 +117,7 @@ def test_buffers(tmp_path: Path, chip: str) -> None:
                 x = row * 128 + col * 2
                 assert p["offset"][row * 64 + col] == x ^ ((x >> (base + shift) & ((1 << bits) - 1)) << base)
     (shown,) = (e.text for e in root_of(page).iter("pre"))
-    assert shown is not None and shown.startswith(f"kernel gemm on {chip}: 4 LDS buffers")
+    assert shown is not None and shown.startswith(f"kernel gemm on {chip}: {len(buffers)} LDS buffers")
 
 
 def test_page_needs_nothing_else_and_is_deterministic(tmp_path: Path) -> None:
