@@ -59,6 +59,7 @@ RUNS: list[tuple[str, str, str]] = [
     ("gemm_forms", "gemm_tn", "M=136,N=72,K=72"),
     ("gemm_forms", "gemm_tt", "M=136,N=67,K=72"),
     ("gemm_int8", "", "M=130,N=67,K=72"),
+    ("gemm_split_k", "", "M=130,N=67,K=300"),
     ("softmax", "", "M=9,N=1500"),
     ("transpose", "", "M=130,N=70"),
     ("vector_add", "", "N=5000"),
