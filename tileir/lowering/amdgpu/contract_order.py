@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 from tileir.codeobject import CodeObject
 from tileir.ir.core import Kernel, Op
 from tileir.ir.location import Loc
+from tileir.ir.types import FragmentType
 from tileir.lowering.amdgpu.contract_waits import Deviation, matrix_regions
 from tileir.simulator.inspect import classify
 from tileir.simulator.inspect.counts import class_of
 from tileir.simulator.inspect.flow import Flow
+from tileir.simulator.inspect.items import Item
 
 _TEXT = {
     "mfma": "matrix instruction",
@@ -38,6 +40,11 @@ _CODE = {
     classify.BARRIER: "barrier",
 }
 _WHOLE = ("shared_load", "shared_load_transposed", "shared_store", "copy_async", "copy", "load", "mma", "store")
+
+
+_BYTES = ("read of LDS", "write to LDS")
+Event = tuple[str, int]
+"""Kind of an instruction, and the bytes of a lane for accesses to LDS, 1 for others."""
 
 
 @dataclass
@@ -70,23 +77,30 @@ def slots(loop: Op, barriers: bool) -> list[Slot]:
             continue
         if not open_ or op.name == "barrier":
             found.append(Slot(op.loc))
-        found[-1].kinds[kind] += 1
+        found[-1].kinds[kind] += _bytes(op) if kind in _BYTES else 1
         open_ = op.name != "barrier"
     return found
+
+
+def _bytes(op: Op) -> int:
+    """Bytes a lane of a read or write of LDS."""
+    t = (op.results or op.operands)[0].type
+    assert isinstance(t, FragmentType)
+    return t.count * t.elem.bits // 8
 
 
 def order(code: CodeObject, kernel: Kernel, flow: Flow) -> list[Deviation]:
     """W0909 for every scheduled loop that the code has in no loop of the same order."""
     barriers = kernel.attrs.get("waves") != 1  # LLVM drops the barriers of a workgroup that is a single wave
-    emitted: list[list[str]] = []
+    emitted: list[list[Event]] = []
     for n in matrix_regions(flow):
-        kinds = (_CODE.get(class_of(item)) for item in flow.items_of(flow.loops[n].nodes))
-        emitted.append([k for k in kinds if k is not None and (barriers or k != "barrier")])
+        events = (_event(item) for item in flow.items_of(flow.loops[n].nodes))
+        emitted.append([e for e in events if e is not None and (barriers or e[0] != "barrier")])
     found: list[Deviation] = []
     for loop in scheduled_loops(kernel):
         wanted = slots(loop, barriers)
         total = sum((s.kinds for s in wanted), Counter[str]())
-        versions = [e for e in emitted if Counter(e) == total]
+        versions = [e for e in emitted if _total(e) == total]
         faults = [_first_fault(wanted, e) for e in versions]
         if faults and all(faults) and any(_is_turned(wanted, e) for e in versions):
             continue  # copies under a mask make LLVM begin the loop elsewhere
@@ -102,22 +116,41 @@ def order(code: CodeObject, kernel: Kernel, flow: Flow) -> list[Deviation]:
     return found
 
 
-def _first_fault(wanted: Sequence[Slot], got: Sequence[str]) -> tuple[Slot, str] | None:
+def _event(item: Item) -> Event | None:
+    """Kind and amount of an instruction; None for those that have no place in the text."""
+    kind = _CODE.get(class_of(item))
+    if kind is None:
+        return None
+    return kind, classify.width(item.name) if kind in _BYTES else 1
+
+
+def _total(events: Sequence[Event]) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for kind, amount in events:
+        total[kind] += amount
+    return total
+
+
+def _first_fault(wanted: Sequence[Slot], got: Sequence[Event]) -> tuple[Slot, str] | None:
     """The first slot that the code does not have, and what it has there."""
     at = 0
     for slot in wanted:
-        size = sum(slot.kinds.values())
-        have = Counter(got[at : at + size])
+        have: Counter[str] = Counter()
+        while have != slot.kinds and at < len(got):
+            kind, amount = got[at]
+            have[kind] += amount
+            at += 1
+            if have[kind] > slot.kinds[kind]:
+                break
         if have != slot.kinds:
             return slot, f"{_text(have)} instead of {_text(slot.kinds)}"
-        at += size
     return None
 
 
-def _is_turned(wanted: Sequence[Slot], got: Sequence[str]) -> bool:
+def _is_turned(wanted: Sequence[Slot], got: Sequence[Event]) -> bool:
     """Whether the code has the slots if its loop begins at another place."""
     return any(_first_fault(wanted, [*got[i:], *got[:i]]) is None for i in range(1, len(got)))
 
 
 def _text(kinds: Counter[str]) -> str:
-    return ", ".join(f"{n} x {k}" for k, n in sorted(kinds.items()))
+    return ", ".join(f"{n} {'bytes of ' if k in _BYTES else 'x '}{k}" for k, n in sorted(kinds.items()))
