@@ -57,6 +57,13 @@ def test_buffers_used_at_one_time_lie_apart() -> None:
     assert kernel.attrs["lds"] == 8192
 
 
+@pytest.mark.parametrize("layout", ["rows", "swizzle(1, 4, 3)", "padded(144)"])
+def test_leading_dimensions_count_once(layout: str) -> None:
+    """A buffer of rank 3 takes what a matrix of all its rows takes."""
+    sizes = {allocated(alloc("s", layout=layout, shape=shape)).attrs["lds"] for shape in ("4, 8, 32", "32, 32")}
+    assert sizes == {31 * 144 + 128 if layout[0] == "p" else 4096}
+
+
 def test_buffers_used_one_after_the_other_share() -> None:
     kernel = allocated(alloc("s") + alloc("t") + use("s", 0) + use("t", 0))
     assert offsets(kernel) == {"s": 0, "t": 0}

@@ -23,7 +23,7 @@ def buffer_bytes(type: Type) -> int:
     assert isinstance(type, SharedType)
     if type.layout is None:
         return -(-math.prod(type.shape) * type.elem.bits // 8)
-    return math.prod(type.shape[:-2]) * type.layout.size_bytes
+    return type.layout.size_bytes  # of all leading dimensions: they are rows of `type.matrix`
 
 
 @dataclass(frozen=True)
