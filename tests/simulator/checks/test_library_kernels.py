@@ -51,6 +51,8 @@ def test_silent_on_the_smallest_product(chip: str) -> None:
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 RUNS: list[tuple[str, str, str]] = [
+    ("cross_entropy", "", "M=9,N=1500 --arg ignore=-100"),
+    ("cumulative_sum", "", "M=9,N=1100"),
     ("gemm", "", "M=129,N=257,K=100,LDA=104,LDB=104,LDC=264"),
     ("gemm_batched", "", "L=3,M=65,N=70,K=33"),
     ("gemm_epilogue", "", "M=130,N=67,K=64 --arg alpha=0.5 --arg beta=2"),
@@ -60,6 +62,9 @@ RUNS: list[tuple[str, str, str]] = [
     ("gemm_forms", "gemm_tt", "M=136,N=67,K=72"),
     ("gemm_int8", "", "M=130,N=67,K=72"),
     ("gemm_split_k", "", "M=130,N=67,K=300"),
+    ("rms_norm", "", "M=5 --arg eps=0.001"),
+    ("rotary", "", "B=2,N=70,H=2,P=9"),
+    ("rotary", "", "B=1,N=5,H=1,P=9 -D INTERLEAVED=true"),
     ("softmax", "", "M=9,N=1500"),
     ("transpose", "", "M=130,N=70"),
     ("vector_add", "", "N=5000"),
