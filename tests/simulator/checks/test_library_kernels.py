@@ -51,6 +51,7 @@ def test_silent_on_the_smallest_product(chip: str) -> None:
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 RUNS: list[tuple[str, str, str]] = [
+    ("attention_paged", "", "B=9,G=2,HG=17,ROWS=100,PAGES=2 --arg scale=0.1"),
     ("cross_entropy", "", "M=9,N=1500 --arg ignore=-100"),
     ("cumulative_sum", "", "M=9,N=1100"),
     ("gemm", "", "M=129,N=257,K=100,LDA=104,LDB=104,LDC=264"),
