@@ -39,11 +39,13 @@ def test_philox_gives_the_published_answers() -> None:
     assert philox(0, np.zeros(1, np.uint64))[0] == 0x6627E8D5
 
 
-def check_layernorm(chip: str, rows: int, width: int, bm: int, p: float, seed: int) -> Array:
-    """Gives the mask of what was kept."""
+def check_layernorm(chip: str, rows: int, width: int, bm: int, p: float, seed: int, outlier: float = 0.0) -> Array:
+    """Gives the mask of what was kept; `outlier`, if given, is one residual of every row, at another place in each."""
     kernel = compiled(SOURCE, chip, (("BM", bm), ("D", width)))
     rng = np.random.default_rng([rows, width])
     x, r = (rng.standard_normal((rows, width)).astype(BF16) for _ in range(2))
+    if outlier:
+        r[np.arange(rows), np.arange(rows) * 7 % width] = outlier
     w, bias = (rng.standard_normal(width).astype(BF16) for _ in range(2))
     y, s = (np.full((rows, width), np.nan).astype(BF16) for _ in range(2))
     eps = 1e-5
@@ -76,6 +78,12 @@ def test_dropout_is_reproducible_from_the_seed(chip: str, seed: int) -> None:
     kept = check_layernorm(chip, 37, 100, 4, 0.3, seed)
     assert 0.65 < kept.mean() < 0.75
     assert check_layernorm(chip, 5, 100, 4, 0.0, seed).all()
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_an_outlier_in_every_row(chip: str) -> None:
+    """Mean and variance are of one value nearly alone; what it subtracts from the others must still come back."""
+    check_layernorm(chip, 13, 101, 4, 0.25, 3, outlier=-3e4)
 
 
 @pytest.mark.parametrize(("chip", "width"), [("gfx942", 4096), ("gfx950", 8192)])
