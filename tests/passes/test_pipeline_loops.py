@@ -217,7 +217,7 @@ def test_an_open_depth_fits_the_lds() -> None:
         )
         count = len({op.operands[-1] for op in loops(kernel)[0].walk() if op.name == "copy_async_part"}) // 2
         assert 2 <= count <= most
-    large = GEMM.replace("BM: int = 64, BN: int = 64, BK: int = 32", "BM: int = 256, BN: int = 256, BK: int = 128")
+    large = GEMM.replace("BM: int = 64, BN: int = 64, BK: int = 32", "BM: int = 256, BN: int = 256, BK: int = 96")
     assert not any(op.name == "mfma" for op in final(large, "gfx950").walk())
 
 

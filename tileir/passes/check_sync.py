@@ -109,6 +109,7 @@ def _skipped_barrier(op: Op, guard: Op) -> Diagnostic | None:
 def _too_early(graph: _Graph, memory: Memory, x: Access, extra: dict[Op, Extra]) -> list[tuple[Access, bool]]:
     """Conflicting accesses that are reached while `x` is not visible, with whether it is complete there."""
     found: dict[Access, bool] = {}
+    kind = memory.alike(x)
     start: Loops = frozenset()
     most = 1 + max((int(op.attrs.get("vm", 0)) for op in graph.at if op.name == "wait"), default=0)  # type: ignore[arg-type]
     pending = [(n, ISSUED, 0, start if loop is None else start | {loop}) for n, loop in graph.at[x.op].next]
@@ -121,6 +122,8 @@ def _too_early(graph: _Graph, memory: Memory, x: Access, extra: dict[Op, Extra])
             for y in accesses:
                 if memory.conflict(x, y, crossed):
                     found[y] = found.get(y, True) and phase is not ISSUED
+            if x.in_lds and op is not x.op and any(memory.alike(y) is kind for y in accesses):
+                continue  # from here on this one is the later to complete, and is followed on its own
             if x.counter == VM:
                 newer = min(newer + instructions(op, memory.kernel), most)
             if phase is ISSUED and op.name == "wait" and _covers(op, x.counter, newer):

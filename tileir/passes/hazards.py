@@ -68,6 +68,8 @@ class Memory:
         self._inside: dict[Op, set[Value]] = {}
         self._forms: dict[Value, Form] = {}
         self._origins: dict[Value, frozenset[Op]] = {}
+        self._meetings: dict[tuple[Value, Value], bool] = {}
+        self._alike: dict[object, Access] = {}
         self._aliases = {frozenset(pair) for pair in kernel.aliases}
         for op in kernel.walk():
             for r, region in enumerate(op.regions):
@@ -140,7 +142,20 @@ class Memory:
         return self._may_alias(first.place, later.place) and not self._apart(first, later, crossed)
 
     def _buffers_meet(self, a: Value, b: Value) -> bool:
-        return any(_overlap(x, y) for x in self.origins(a) for y in self.origins(b))
+        if (a, b) not in self._meetings:
+            self._meetings[a, b] = any(_overlap(x, y) for x in self.origins(a) for y in self.origins(b))
+        return self._meetings[a, b]
+
+    def alike(self, access: Access) -> Access:
+        """The first access of LDS by the same kind of op to the same place (for parts of a tile: to the same part): what conflicts
+        with one of them conflicts with all. Accesses of views stand for themselves."""
+        if not access.in_lds:
+            return access
+        op = access.op
+        part = op.attrs.get(*_PARTS[op.name]) if op.name in _PARTS else None
+        tile = op.operands[2] if op.name == "shared_store_fragment" else None
+        key = (op.name, access.place, access.writes, access.counter, part, tile)
+        return self._alike.setdefault(key, access)
 
     def origins(self, buffer: Value) -> frozenset[Op]:
         """The allocations that a buffer value can stand for (buffers may be carried by loops)."""

@@ -107,9 +107,10 @@ class _Walk:
 
     def weight(self, v: Value) -> int:
         """Registers that a value takes while it is alive."""
-        if v.owner is not None and v.owner in self.late.loads:
-            return min(registers_of(v), LOAD_AHEAD)
-        return self.weights.get(v, registers_of(v))
+        if v not in self.weights:
+            late = v.owner is not None and v.owner in self.late.loads
+            self.weights[v] = min(registers_of(v), LOAD_AHEAD) if late else registers_of(v)
+        return self.weights[v]
 
     def used(self, values: Iterable[Value]) -> set[Value]:
         """The values, and for those computed where they are used the ones that they are computed from."""

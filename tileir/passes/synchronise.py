@@ -199,7 +199,8 @@ class _Analysis:
             older = x.counter == VM and newer
             age = min(status.age + newer, _AGE_LIMIT)
             out[x, crossed] = _Status(status.complete, age, status.passed, status.extra) if older else status
-        out.update({(a, frozenset()): _Status(False, 0) for a in accesses})
+        # The newest of accesses that are alike is the last to complete: it stands for all.
+        out.update({(self.memory.alike(a), frozenset()): _Status(False, 0) for a in accesses})
         return out
 
     def _structured(self, op: Op, state: State) -> State:
