@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 from tileir.frontend.elaborate import FileText
 from tileir.frontend.source import Source, decode
 from tileir.frontend.syntax import read
+from tileir.ir.collector import collector_paused
 from tileir.ir.core import Module
 from tileir.ir.diagnostics import CompileError, Log
 from tileir.ir.types import Elem
@@ -33,22 +32,10 @@ def parse(
     """
     source = Source(text, filename)
     try:
-        with _collector_paused():
+        with collector_paused():
             return FileText(source, read(source), params or {}, kernel, log).elaborate()
     except CompileError as e:
         raise CompileError(e.diagnostics, {source.filename: source.text}) from None
-
-
-@contextmanager
-def _collector_paused() -> Generator[None, None, None]:
-    """Reading a file makes many objects and almost no garbage: collections would only cost time, half of it for long texts."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def parse_file(

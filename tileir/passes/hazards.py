@@ -7,7 +7,7 @@ between iterations of a loop) do not conflict; LDS buffers are compared by the b
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Set
 from dataclasses import dataclass
 
 from tileir.ir.core import Block, Kernel, Op, Value
@@ -75,11 +75,11 @@ class Memory:
             for r, region in enumerate(op.regions):
                 self._holder.update((v, (op, r, i)) for i, v in enumerate(region.args))
         found = {op: self._accesses(op) for op in kernel.walk()}
-        everything = [a for accesses in found.values() for a in accesses]
+        written = {a.place for accesses in found.values() for a in accesses if a.writes and not a.in_lds}
         self.accesses: dict[Op, tuple[Access, ...]] = {
             op: kept
             for op, accesses in found.items()
-            if (kept := tuple(a for a in accesses if a.in_lds or self._contested(a, everything)))
+            if (kept := tuple(a for a in accesses if a.in_lds or self._contested(a, written)))
         }
         self._relevant: dict[Block, list[Op]] = {}
         self._trace(kernel.body)
@@ -115,9 +115,9 @@ class Memory:
             found.append(Access(op, op.operands[at], (writes or atomic) and not fills, VM))
         return found
 
-    def _contested(self, a: Access, everything: Iterable[Access]) -> bool:
+    def _contested(self, a: Access, written: Set[Value]) -> bool:
         """Whether a view is written by somebody (else nobody has to wait for its reads)."""
-        return any(b.writes and not b.in_lds and self._may_alias(a.place, b.place) for b in everything)
+        return a.place in written or any(self._may_alias(a.place, view) for view in written)
 
     def _may_alias(self, a: Value, b: Value) -> bool:
         return a is b or frozenset((a.name, b.name)) in self._aliases

@@ -23,6 +23,9 @@ READ_AHEAD = 16
 # workgroup, more than the 14 KiB that bandwidth times latency of memory ask for (17 bytes a nanosecond and CU, 0.8 us).
 LOAD_AHEAD = 32
 RENAMES = ("transpose", "convert_layout")
+# Ops in a row that may wait for the use of the last one: the lowering makes their pieces by recursion, and nothing is gained by
+# waiting for so long.
+_MOST_IN_A_ROW = 48
 _WHOLE = ("sin", "cos", "tan")  # a branch is taken for the whole tile
 # What may stand between a load and the LDS write that its pieces wait for: nothing that computes with tiles or writes to
 # global memory, so that a load which was put early on purpose stays early.
@@ -54,30 +57,39 @@ def _collect(block: Block, users: Users, found: Late, in_guard: bool) -> None:
         for region in op.regions:
             _collect(region, users, found, op.name == "guard")
     _deferred(block, users, found.deferred, in_guard)
+    positions = {op: i for i, op in enumerate(block.ops)}
     for position, op in enumerate(block.ops):
         if op.name == "mma":
             for v in op.operands[:2]:
                 read = _origin(v, users)
                 if read is not None and read.name in ("shared_load", "shared_load_transposed"):
-                    between = _between(block, read, position)
+                    between = _between(block, positions.get(read), position)
                     if between is not None and not any(_touches_lds(x) for x in between):
                         found.reads.add(read)
         elif op.name == "shared_store":
             load = _origin(op.operands[0], users)
             if load is not None and load.name == "load" and not load.result.tile.is_scalar:
-                between = _between(block, load, position)
+                between = _between(block, positions.get(load), position)
                 if between is not None and all(_is_passed(x) for x in between):
                     found.loads.add(load)
 
 
-def _between(block: Block, first: Op, position: int) -> list[Op] | None:
-    """Ops of a block between one and the op at `position`; None if it is not before that."""
-    before = block.ops[:position]
-    return before[before.index(first) + 1 :] if first in before else None
+def _between(block: Block, first: int | None, position: int) -> list[Op] | None:
+    """Ops of a block between two positions; None if the first is of another block or not before the second."""
+    return block.ops[first + 1 : position] if first is not None and first < position else None
 
 
 def _deferred(block: Block, users: Users, found: set[Op], in_guard: bool) -> None:
     here = set(block.ops)
+    stored = _only_stored(block, users, here)
+    in_a_row: dict[Op, int] = {}
+
+    def defer(op: Op) -> None:
+        row = 1 + max((in_a_row.get(v.owner, 0) for v in op.operands if v.owner is not None), default=0)
+        if row <= _MOST_IN_A_ROW:
+            in_a_row[op] = row
+            found.add(op)
+
     for op in block.ops:
         renames = op.name in RENAMES
         if not (get(op.name).elementwise or renames) or op.result.tile.is_scalar or op.name in _WHOLE:
@@ -88,33 +100,27 @@ def _deferred(block: Block, users: Users, found: set[Op], in_guard: bool) -> Non
         user = used[0][0]
         if renames:
             if user.name in ("mma", "shared_store", "store", *RENAMES):
-                found.add(op)
+                defer(op)
             continue
         same = get(user.name).elementwise and user.result.tile.shape == op.result.tile.shape
         # A mask takes two scalar registers per vector register of its operands: never keep a whole tile of them.
         light = op.result.tile.elem.is_bool or sum(v.tile.rank > 0 for v in op.operands) <= 1
         chosen = in_guard and user.name == "yield"  # each piece is chosen or dropped as soon as it is made
-        if (
-            chosen
-            or user.name in ("store", "shared_store")
-            or (same and (light or user in _only_stored(users, user, here)))
-        ):
-            found.add(op)
+        if chosen or user.name in ("store", "shared_store") or (same and (light or user in stored)):
+            defer(op)
 
 
-def _only_stored(users: Users, op: Op, here: set[Op]) -> set[Op]:
-    """The ops from `op` down a chain of elementwise ops with one use each, if the chain ends in a store of this block."""
-    chain: set[Op] = set()
-    while True:
-        chain.add(op)
-        used = users.get(op.result, [])
-        if len(used) != 1 or used[0][0] not in here:
-            return set()
-        op = used[0][0]
-        if op.name in ("store", "shared_store"):
-            return chain
-        if not get(op.name).elementwise:
-            return set()
+def _only_stored(block: Block, users: Users, here: set[Op]) -> set[Op]:
+    """The elementwise ops that begin a chain of elementwise ops with one use each which ends in a store of this block."""
+    found: set[Op] = set()
+    for op in reversed(block.ops):
+        if get(op.name).elementwise:
+            used = users.get(op.result, [])
+            if len(used) == 1 and used[0][0] in here:
+                user = used[0][0]
+                if user.name in ("store", "shared_store") or user in found:
+                    found.add(op)
+    return found
 
 
 def _origin(v: Value, users: Users) -> Op | None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from tileir.ir.collector import collect_if_much, collector_paused
 from tileir.ir.core import Kernel, Module
 from tileir.ir.diagnostics import CompileError, Diagnostic, Log, Note, error
 from tileir.ir.location import UNKNOWN, Loc
@@ -121,8 +122,9 @@ def run_pipeline(
         result = Result(kernel, context)
         if start_from is not None:
             verify(kernel)
-        _run(steps, result, print_after, verify_each)
-        verify(result.kernel)
+        with collector_paused():
+            _run(steps, result, print_after, verify_each)
+            verify(result.kernel)
         return result
     except CompileError as e:
         raise CompileError(e.diagnostics, e.sources or module.sources) from e
@@ -183,6 +185,7 @@ def _run(steps: Sequence[Step], result: Result, print_after: PrintAfter | None, 
             replay.compare(sample, after, step.label)
         if print_after is not None:
             print_after(step.label, after)
+        collect_if_much()
 
 
 def _require(form: str, pass_: Pass, kernel: Kernel, *, chip: Target, resumed: bool) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from tileir.ir import reports
 from tileir.ir.binding import written_views
+from tileir.ir.collector import collector_paused
 from tileir.ir.core import Block, Kernel, Op
 from tileir.ir.expr import Expr
 from tileir.ir.ops.atomic import UPDATES
@@ -66,7 +67,7 @@ def emit_module(kernel: Kernel, target: Target, *, sparing: bool = False, pinned
         if not isinstance(arg.type, GlobalType):
             s.values[arg] = f"%arg_{arg.name}"
     s.fragment_ties = fragments.accumulator_ties(kernel)
-    with w.scope():
+    with collector_paused(), w.scope():
         _Ops(s).block(s, kernel.body)
     w.loc = start
     w.line("llvm.return")
