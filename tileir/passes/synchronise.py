@@ -75,6 +75,8 @@ class _Status:
 
 
 State = dict[Key, _Status]
+Checkpoint = tuple[State, Extra]
+"""The pending accesses at a point, and what `halves` has counted there."""
 
 
 def _join(a: State, b: State) -> State:
@@ -98,13 +100,48 @@ class _Analysis:
         self._guards = 0
         self._extra = extra_barriers(kernel)
         self._now: Extra = (0, 0)
-        self.end = self._block(kernel.body, {})
+
+    def run(self) -> _Analysis:
+        """Follows the whole kernel."""
+        self._block(self.kernel.body, {})
+        return self
+
+    def checkpoints(self) -> dict[int, Checkpoint]:
+        """What holds before those ops of the outermost block – numbered as in its trace – at which or in which something is put."""
+        found: dict[int, Checkpoint] = {}
+        state: State = {}
+        for i, op in enumerate(self.memory.trace(self.kernel.body)):
+            if any(inner in self.syncs for inner in op.walk()):
+                found[i] = state, self._now
+            state = self._op(op, state)
+        return found
+
+    def still_enough(self, first: int, before: dict[int, Checkpoint]) -> bool:
+        """Whether nothing is missing after a change of what is put at or in op `first` of the outermost block, where nothing
+        was before it. The walk ends where all is as it was; if nothing is missing, `before` is brought up to date."""
+        state, self._now = before[first]
+        self.missing = False
+        changed: dict[int, Checkpoint] = {}
+        trace = self.memory.trace(self.kernel.body)
+        for i in range(first, len(trace)):
+            if i > first and i in before:
+                if before[i] == (state, self._now):
+                    break
+                changed[i] = state, self._now
+            state = self._op(trace[i], state)
+            if self.missing:
+                return False
+        before.update(changed)
+        return True
 
     def _block(self, block: Block, state: State) -> State:
         for op in self.memory.trace(block):
-            state = self._before(op, state)
-            state = self._structured(op, state) if op.regions else self._step(op, state)
+            state = self._op(op, state)
         return state
+
+    def _op(self, op: Op, state: State) -> State:
+        state = self._before(op, state)
+        return self._structured(op, state) if op.regions else self._step(op, state)
 
     # -- what an op needs ----------------------------------------------------------------------------------------
 
@@ -228,7 +265,7 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
     sink_reads(kernel)
     memory = Memory(kernel)
     syncs: dict[Op, _Sync] = {}
-    while _Analysis(kernel, memory, syncs, grow=True).changed:
+    while _Analysis(kernel, memory, syncs, grow=True).run().changed:
         pass
     _prune(kernel, memory, syncs)
     return _insert(kernel, {op: sync for op, sync in syncs.items() if sync})
@@ -237,12 +274,15 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
 def _prune(kernel: Kernel, memory: Memory, syncs: dict[Op, _Sync]) -> None:
     """Takes out every wait and barrier that the others make unnecessary, the earliest first."""
     order = {op: i for i, op in enumerate(kernel.walk())}
+    outermost = {inner: i for i, op in enumerate(memory.trace(kernel.body)) for inner in op.walk()}
+    analysis = _Analysis(kernel, memory, syncs, grow=False)
+    before = analysis.checkpoints()
     for op in sorted(syncs, key=lambda o: order[o]):
         for part in ("barrier", "vm", "lgkm"):
             kept, without = getattr(syncs[op], part), -1 if part == "vm" else False
             if kept != without:
                 setattr(syncs[op], part, without)
-                if _Analysis(kernel, memory, syncs, grow=False).missing:
+                if not analysis.still_enough(outermost[op], before):
                     setattr(syncs[op], part, kept)
 
 
