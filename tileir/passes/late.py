@@ -25,7 +25,7 @@ LOAD_AHEAD = 32
 RENAMES = ("transpose", "convert_layout")
 # Ops in a row that may wait for the use of the last one: the lowering makes their pieces by recursion, and nothing is gained by
 # waiting for so long.
-_MOST_IN_A_ROW = 48
+_MOST_IN_A_ROW = 96
 _WHOLE = ("sin", "cos", "tan")  # a branch is taken for the whole tile
 # What may stand between a load and the LDS write that its pieces wait for: nothing that computes with tiles or writes to
 # global memory, so that a load which was put early on purpose stays early.

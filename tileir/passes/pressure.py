@@ -10,7 +10,7 @@ and temporaries take: an upper bound, with which the code is compared.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tileir.ir.core import Block, Kernel, Op, Value
@@ -60,7 +60,7 @@ class Peak:
 
 def peak(kernel: Kernel) -> Peak:
     """The worst point of a kernel whose tiles have layouts."""
-    return _Walk(kernel).peak
+    return _Walk(kernel).find()
 
 
 def accumulator_files(kernel: Kernel) -> dict[Value, str]:
@@ -85,13 +85,24 @@ class _Walk:
         self.files = accumulator_files(kernel)
         self.weights: dict[Value, int] = {}
         self.peak = Peak(0, 0, None, ())
+        self._noted = 0  # points that were weighed
+        self._worst = -1  # the number of the worst of them
+        self._listed = -1  # the number of the point whose values are listed
         for op in kernel.walk():
             if op.name == "mma":
                 for i, name in enumerate(("file_a", "file_b")):
                     self._slice(op, i)
                     if op.attrs.get(name) == ACCUMULATION:
                         self.files.update(dict.fromkeys(self.used([op.operands[i]]), ACCUMULATION))
-        self.block(kernel.body, set())
+        self._body = kernel.body
+
+    def find(self) -> Peak:
+        """The worst point. Values are listed in a second walk: the first meets ever worse points, with ever more values."""
+        self.block(self._body, set())
+        if self._worst >= 0:
+            self._noted, self._listed = 0, self._worst
+            self.block(self._body, set())
+        return self.peak
 
     def _slice(self, op: Op, i: int) -> None:
         """The weight of an operand that is read late: one slice of k and what is read ahead."""
@@ -124,39 +135,74 @@ class _Walk:
 
     def block(self, block: Block, after: set[Value]) -> set[Value]:
         """Values alive before the block, given those alive after it."""
-        live = set(after)
+        live = _Live(self, after)
         for op in reversed(block.ops):
             if op in self.late.deferred:
                 continue
-            live -= set(op.results)
-            operands = self.used(op.operands)
-            # what a region takes over as its argument is alive there under that name
-            handed = {"for": 3, "while": 0, "if": 1}.get(op.name, len(op.operands))
-            inside = live | self.used(op.operands[:handed])
-            for region in op.regions:
-                # what a loop uses from outside is alive all through it
-                outside = inside | (_used(region) - _defined(region)) if op.name in ("for", "while") else inside
-                live |= self.block(region, outside) - set(region.args)
-            after_op = set(op.results)
-            if op.name in ("mma", "mfma") and len(op.operands) > 2 and op.operands[2] not in live:
-                after_op.clear()  # the accumulator is overwritten in place
-            live |= operands
-            self._note(op, live if op.regions else live | after_op)
-        return live
+            live.remove(op.results)
+            if op.regions:
+                # what a region takes over as its argument is alive there under that name
+                handed = {"for": 3, "while": 0, "if": 1}.get(op.name, len(op.operands))
+                inside = live.values | self.used(op.operands[:handed])
+                for region in op.regions:
+                    # what a loop uses from outside is alive all through it
+                    outside = inside | (_used(region) - _defined(region)) if op.name in ("for", "while") else inside
+                    live.add(self.block(region, outside) - set(region.args))
+            after_op: Sequence[Value] = () if op.regions else op.results
+            if op.name in ("mma", "mfma") and len(op.operands) > 2 and op.operands[2] not in live.values:
+                after_op = ()  # the accumulator is overwritten in place
+            live.add(self.used(op.operands))
+            self._note(op, live, after_op)
+        return live.values
 
-    def _note(self, op: Op, live: Iterable[Value]) -> None:
-        sizes = {v: self.weight(v) for v in live}
-        acc = sum(n for v, n in sizes.items() if self.files.get(v) == ACCUMULATION)
-        vector = sum(sizes.values()) - acc
-        if vector + acc > self.peak.registers:
-            held = sorted(((v, n) for v, n in sizes.items() if n), key=lambda x: (-x[1], x[0].name))
-            self.peak = replace(self.peak, vector=vector, accumulation=acc, op=op, values=tuple(held))
+    def _note(self, op: Op, live: _Live, results: Sequence[Value]) -> None:
+        """Weighs what is alive, and the results, which are not in it."""
+        vector, accumulation = live.vector, live.accumulation
+        for v in results:
+            if self.files.get(v) == ACCUMULATION:
+                accumulation += self.weight(v)
+            else:
+                vector += self.weight(v)
+        if vector + accumulation > self.peak.registers:
+            self.peak = replace(self.peak, vector=vector, accumulation=accumulation, op=op)
+            self._worst = self._noted
+        if self._noted == self._listed:
+            held = [(v, n) for v in (*live.values, *results) if (n := self.weight(v))]
+            self.peak = replace(self.peak, values=tuple(sorted(held, key=lambda x: (-x[1], x[0].name))))
         self.peak = replace(
             self.peak,
             most_vector=max(self.peak.most_vector, vector),
-            most_accumulation=max(self.peak.most_accumulation, acc),
+            most_accumulation=max(self.peak.most_accumulation, accumulation),
             accumulators=max(self.peak.accumulators, registers_of(op.result) if op.name == "mma" else 0),
         )
+        self._noted += 1
+
+
+class _Live:
+    """Values that are alive, with the registers that they take in both files."""
+
+    def __init__(self, walk: _Walk, values: Iterable[Value]) -> None:
+        self.walk = walk
+        self.values: set[Value] = set()
+        self.vector = self.accumulation = 0
+        self.add(values)
+
+    def add(self, values: Iterable[Value]) -> None:
+        new = [v for v in values if v not in self.values]
+        self.values.update(new)
+        self._count(new, 1)
+
+    def remove(self, values: Iterable[Value]) -> None:
+        gone = [v for v in values if v in self.values]
+        self.values.difference_update(gone)
+        self._count(gone, -1)
+
+    def _count(self, values: Iterable[Value], sign: int) -> None:
+        for v in values:
+            if self.walk.files.get(v) == ACCUMULATION:
+                self.accumulation += sign * self.walk.weight(v)
+            else:
+                self.vector += sign * self.walk.weight(v)
 
 
 def _used(block: Block) -> set[Value]:
