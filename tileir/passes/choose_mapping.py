@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from tileir.ir.core import Kernel, Op
+from tileir.ir.core import Kernel, Op, Value
 from tileir.ir.diagnostics import error
 from tileir.layout import LayoutError
 from tileir.passes.layout_classes import Classes, Layouts, reachable, stated, transposed
@@ -31,7 +31,7 @@ from tileir.passes.mfma_choice import (
     waves_along,
 )
 from tileir.passes.mma_cost import Clocks, CostModel
-from tileir.passes.price_mapping import Demand, Points, Prices, exchange_room, staged_bytes
+from tileir.passes.price_mapping import Demand, Item, Points, Prices, exchange_room, staged_bytes
 from tileir.passes.priced_ops import Liveness, Product, priced, products
 from tileir.passes.split_access import WIDEST
 from tileir.target import Target
@@ -159,7 +159,8 @@ class Problem:
         lists = [self.candidates(p, waves) for p in self.products]
         rest = sum(item.least * item.trips for item in self.prices(waves).items)
         if len(lists) > 1:
-            lists = [self._sharpened(i, found, waves) for i, found in enumerate(lists)]
+            own = self._own_items(waves)
+            lists = [self._sharpened(i, found, waves, own[i]) for i, found in enumerate(lists)]
         best: Choice | None = None
         others: list[Choice | None] = [None] * len(lists)
         failure: LayoutError | None = None
@@ -191,12 +192,24 @@ class Problem:
             )
         return Decision(waves, self.products, best, others, [len(x) for x in lists], evaluated)
 
-    def _sharpened(self, number: int, found: Candidates, waves: int) -> Candidates:
-        """Bounds that also hold what depends on the result of this product alone: work on it, and its reductions."""
-        product, prices = self.products[number], self.prices(waves)
-        reached = [reachable(self.classes, [p.op.result], self.relations, exactly=True) for p in self.products]
-        mine = reached[number].difference(*(r for i, r in enumerate(reached) if i != number), self.known)
-        items = [item for item in prices.items if mine.issuperset(item.roots)]
+    def _own_items(self, waves: int) -> list[list[Item]]:
+        """For each product what depends on its result alone: work on it, and its reductions."""
+        owner: dict[Value, int] = {}
+        shared = set(self.known)
+        for i, p in enumerate(self.products):
+            for v in reachable(self.classes, [p.op.result], self.relations, exactly=True):
+                if owner.setdefault(v, i) != i:
+                    shared.add(v)
+        found: list[list[Item]] = [[] for _ in self.products]
+        for item in self.prices(waves).items:
+            numbers = {-1 if v in shared else owner.get(v, -1) for v in item.roots}
+            if len(numbers) == 1 and (number := numbers.pop()) >= 0:
+                found[number].append(item)
+        return found
+
+    def _sharpened(self, number: int, found: Candidates, waves: int, items: Sequence[Item]) -> Candidates:
+        """Bounds that also hold the `items` that depend on the result of this product alone."""
+        product = self.products[number]
         extra: dict[Mapping, float] = {}
         sharp: Candidates = []
         for bound, rank, mapping in found:
