@@ -21,11 +21,11 @@ def plot(rows: Sequence[dict[str, Any]]) -> str:
     second = LEFT + WIDTH + SPACE
     for row in rows:
         height = BAR * len(row["results"])
-        out.append(_text(LEFT - 8, y + height / 2 + 4, row["row"], anchor="end"))
+        out.append(text(LEFT - 8, y + height / 2 + 4, row["row"], anchor="end"))
         for i, (name, r) in enumerate(row["results"].items()):
             top, colour = y + i * BAR, COLOURS[names.index(name) % len(COLOURS)]
             if r["n"] is None:
-                out.append(_text(LEFT + 4, top + BAR - 1, f"{name}: does not compile", size=8))
+                out.append(text(LEFT + 4, top + BAR - 1, f"{name}: does not compile", size=8))
                 continue
             out += _bar(LEFT, top, WIDTH * r["n"] / most, colour, f"{r['n']:.1f}")
             if r["efficiency"] is not None:
@@ -35,13 +35,13 @@ def plot(rows: Sequence[dict[str, Any]]) -> str:
             out.append(f'<path d="M{x:.1f} {y - 2}V{y + height + 2}" stroke="#000" stroke-dasharray="3 2"/>')
         y += height + GAP
     head = [
-        _text(LEFT, 20, "n: other instructions per 1024 MFMA clocks (dashed: at most)"),
-        _text(second, 20, "estimated efficiency of the loop"),
+        text(LEFT, 20, "n: other instructions per 1024 MFMA clocks (dashed: at most)"),
+        text(second, 20, "estimated efficiency of the loop"),
     ]
     for i, name in enumerate(names):
         x = 10 + 160 * i
         head.append(f'<rect x="{x}" y="{y}" width="10" height="10" fill="{COLOURS[i % len(COLOURS)]}"/>')
-        head.append(_text(x + 15, y + 9, name))
+        head.append(text(x + 15, y + 9, name))
     size = f'width="{second + WIDTH + SPACE}" height="{y + 25}"'
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="11">\n'
@@ -49,12 +49,12 @@ def plot(rows: Sequence[dict[str, Any]]) -> str:
     )
 
 
-def _text(x: float, y: float, text: str, *, anchor: str = "start", size: int = 11) -> str:
+def text(x: float, y: float, text: str, *, anchor: str = "start", size: int = 11) -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}">{escape(text)}</text>'
 
 
 def _bar(x: float, y: float, width: float, colour: str, label: str) -> list[str]:
     return [
         f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{BAR - 1}" fill="{colour}"/>',
-        _text(x + width + 3, y + BAR - 1, label, size=8),
+        text(x + width + 3, y + BAR - 1, label, size=8),
     ]
