@@ -23,7 +23,7 @@ barrier serve several buffers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tileir.ir.core import AttrValue, Block, Kernel, Op
 from tileir.ir.diagnostics import Note, error
@@ -79,6 +79,28 @@ Checkpoint = tuple[State, Extra]
 """The pending accesses at a point, and what `halves` has counted there."""
 
 
+Place = tuple[Block, int, "Op | None"]
+"""A block, a number of its trace, and the `if` that the block is a branch of, if it is one."""
+
+
+@dataclass
+class _Checkpoints:
+    """What holds at places that are reached without a loop: before ops at which or in which something is put, on entry to the
+    branches of each `if` there, and at the ends of blocks. `places` are those of the ops at which something is put – of the
+    loop or guard that they are in – and of the `if`s around them."""
+
+    before: dict[Op, Checkpoint] = field(default_factory=dict["Op", "Checkpoint"])
+    entries: dict[Op, State] = field(default_factory=dict["Op", "State"])
+    ends: dict[Block, Checkpoint] = field(default_factory=dict["Block", "Checkpoint"])
+    places: dict[Op, Place] = field(default_factory=dict["Op", "Place"])
+
+    def update(self, new: _Checkpoints) -> None:
+        """Takes over what is in `new`."""
+        self.before.update(new.before)
+        self.entries.update(new.entries)
+        self.ends.update(new.ends)
+
+
 def _join(a: State, b: State) -> State:
     out = dict(a)
     for key, status in b.items():
@@ -106,33 +128,55 @@ class _Analysis:
         self._block(self.kernel.body, {})
         return self
 
-    def checkpoints(self) -> dict[int, Checkpoint]:
-        """What holds before those ops of the outermost block – numbered as in its trace – at which or in which something is put."""
-        found: dict[int, Checkpoint] = {}
-        state: State = {}
-        for i, op in enumerate(self.memory.trace(self.kernel.body)):
-            if any(inner in self.syncs for inner in op.walk()):
-                found[i] = state, self._now
-            state = self._op(op, state)
+    def checkpoints(self) -> _Checkpoints:
+        """What holds where, for `still_enough`."""
+        found = _Checkpoints()
+        self._record_block(self.kernel.body, {}, None, found)
         return found
 
-    def still_enough(self, first: int, before: dict[int, Checkpoint]) -> bool:
-        """Whether nothing is missing after a change of what is put at or in op `first` of the outermost block, where nothing
-        was before it. The walk ends where all is as it was; if nothing is missing, `before` is brought up to date."""
-        state, self._now = before[first]
+    def still_enough(self, changed: Op, known: _Checkpoints) -> bool:
+        """Whether nothing is missing after a change of what is put before `changed`, where nothing was before it. The walk ends
+        where all is as it was; if nothing is missing, `known` is brought up to date."""
+        block, first, parent = known.places[changed]
+        compared = first + 1
+        state, self._now = known.before[self.memory.trace(block)[first]]
         self.missing = False
-        changed: dict[int, Checkpoint] = {}
-        trace = self.memory.trace(self.kernel.body)
-        for i in range(first, len(trace)):
-            if i > first and i in before:
-                if before[i] == (state, self._now):
-                    break
-                changed[i] = state, self._now
-            state = self._op(trace[i], state)
-            if self.missing:
-                return False
-        before.update(changed)
-        return True
+        new = _Checkpoints()
+        while True:
+            trace = self.memory.trace(block)
+            for i in range(first, len(trace)):
+                if i >= compared and known.before.get(trace[i]) == (state, self._now):
+                    known.update(new)
+                    return True
+                state = self._record(trace[i], state, (block, i, parent), new)
+                if self.missing:
+                    return False
+            new.ends[block] = state, self._now
+            if parent is None:
+                known.update(new)
+                return True
+            ends = [new.ends.get(r) or known.ends[r] for r in parent.regions]
+            state, self._now = _join(ends[0][0], ends[1][0] if len(ends) == 2 else known.entries[parent]), ends[-1][1]
+            block, first, parent = known.places[parent]
+            first = compared = first + 1
+
+    def _record_block(self, block: Block, state: State, parent: Op | None, to: _Checkpoints) -> State:
+        for i, op in enumerate(self.memory.trace(block)):
+            state = self._record(op, state, (block, i, parent), to)
+        to.ends[block] = state, self._now
+        return state
+
+    def _record(self, op: Op, state: State, place: Place, to: _Checkpoints) -> State:
+        """Like `_op`, and notes what holds before it and in the branches of an `if`."""
+        inside = [inner for inner in op.walk() if inner in self.syncs or inner is op]
+        if len(inside) > 1 or op in self.syncs:
+            to.before[op] = state, self._now
+            to.places.update(dict.fromkeys(inside, place))
+        if op.name != "if":
+            return self._op(op, state)
+        state = to.entries[op] = self._before(op, state)
+        ends = [self._record_block(r, state, op, to) for r in op.regions]
+        return _join(ends[0], ends[1] if len(ends) == 2 else state)
 
     def _block(self, block: Block, state: State) -> State:
         for op in self.memory.trace(block):
@@ -274,15 +318,14 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
 def _prune(kernel: Kernel, memory: Memory, syncs: dict[Op, _Sync]) -> None:
     """Takes out every wait and barrier that the others make unnecessary, the earliest first."""
     order = {op: i for i, op in enumerate(kernel.walk())}
-    outermost = {inner: i for i, op in enumerate(memory.trace(kernel.body)) for inner in op.walk()}
     analysis = _Analysis(kernel, memory, syncs, grow=False)
-    before = analysis.checkpoints()
+    known = analysis.checkpoints()
     for op in sorted(syncs, key=lambda o: order[o]):
         for part in ("barrier", "vm", "lgkm"):
             kept, without = getattr(syncs[op], part), -1 if part == "vm" else False
             if kept != without:
                 setattr(syncs[op], part, without)
-                if not analysis.still_enough(outermost[op], before):
+                if not analysis.still_enough(op, known):
                     setattr(syncs[op], part, kept)
 
 
