@@ -18,6 +18,7 @@ from tileir.passes.outstanding import instructions
 # How far an access is: issued, or complete in its wave with so many barriers since and the extra barriers of the halves then.
 Phase = tuple[int, Extra] | None
 ISSUED: Phase = None
+_ORDERS = ("wait", "barrier", "barrier_of")
 
 
 @dataclass(eq=False)
@@ -32,9 +33,11 @@ Ends = list[tuple[_Node, "Op | None"]]
 
 
 class _Graph:
-    """The control flow of a kernel, one node per op without regions."""
+    """The control flow of a kernel, one node per op without regions that accesses or orders memory."""
 
-    def __init__(self, kernel: Kernel):
+    def __init__(self, kernel: Kernel, memory: Memory):
+        self.kernel = kernel
+        self.memory = memory
         self.at: dict[Op, _Node] = {}
         self._block(kernel.body, [(_Node(None), None)])
 
@@ -57,15 +60,17 @@ class _Graph:
                     fork: Ends = [(self._node(None, before), None)]
                     ends = [self._block(r, fork) for r in op.regions]
                     before = [e for branch in ends for e in branch] + (fork if len(ends) == 1 else [])
-                case _:
+                case _ if op.name in _ORDERS or self.memory.of(op) or instructions(op, self.kernel):
                     before = [(self._node(op, before), None)]
+                case _:
+                    pass
         return before
 
     def _for(self, op: Op, before: Ends) -> Ends:
         head = self._node(None, before)
         ends = self._block(op.regions[0], [(head, None)])
         _back(ends, head, op)
-        return [*ends, *before]
+        return [(self._node(None, [*ends, *before]), None)]
 
     def _while(self, op: Op, before: Ends) -> Ends:
         head = self._node(None, before)
@@ -85,7 +90,7 @@ def check_synchronised(kernel: Kernel) -> None:
     skip it."""
     extra = extra_barriers(kernel)
     memory = Memory(kernel)
-    graph = _Graph(kernel)
+    graph = _Graph(kernel, memory)
     found = [_skipped_barrier(op, guard) for guard in kernel.walk() if guard.name == "guard" for op in guard.walk()]
     diagnostics = [d for d in found if d is not None]
     reported: set[Op] = set()

@@ -275,11 +275,12 @@ class _Analysis:
         if not accesses:
             return state
         newer = instructions(op, self.kernel)
-        out: State = {}
-        for (x, crossed), status in state.items():
-            older = x.counter == VM and newer
-            age = min(status.age + newer, _AGE_LIMIT)
-            out[x, crossed] = _Status(status.complete, age, status.passed, status.extra) if older else status
+        out = dict(state)
+        if newer:
+            for (x, crossed), status in state.items():
+                if x.counter == VM:
+                    age = min(status.age + newer, _AGE_LIMIT)
+                    out[x, crossed] = _Status(status.complete, age, status.passed, status.extra)
         # The newest of accesses that are alike is the last to complete: it stands for all.
         out.update({(self.memory.alike(a), frozenset()): _Status(False, 0) for a in accesses})
         return out
