@@ -45,8 +45,8 @@ def document(tmp_path: Path, text: str) -> Path:
         ("```tile error=E0313\n%r = %x + 1.0\n```\n", "should be rejected with E0313"),
         ("```tile error=E0313\n%r = nothing(%x)\n```\n", "not E0201"),
         (
-            "```tile compile\ntileir 1\nkernel @k(%X: global<f32[N]>) grid(N) {\n  store(sin(load(%X[0])), %X[0])\n}\n```\n",
-            "E0903",
+            "```tile compile\ntileir 1\nkernel @k(%X: global<i1[N]>) grid(N) {\n  store(load(%X[0]), %X[0])\n}\n```\n",
+            "E0701",
         ),
         ("```tile op=add\n%r = add(%a, %a) : tile<f32[64, 64]>\n```\n", "not the example"),
         ("```sh\n$ echo a\nb\n```\n", "printed\na"),

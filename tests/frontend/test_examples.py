@@ -18,5 +18,5 @@ def test_example(name: str) -> None:
     assert any(op.name == name for op in kernel.walk())
     text = print_module(module)
     assert parse(text) == module
-    if not definition.regions and name != "yield":
+    if not definition.regions and name not in ("yield", "assert"):  # the example of assert nests a comparison
         assert definition.example.split(" : ")[0].split("(axis = 0)")[0] in text

@@ -68,7 +68,9 @@ def test_lds_by_single_accesses(read: str) -> None:
   shared_store_fragment<at = 2>(%g, %s, %m)
   wait<lgkm = 0>()
   schedule_fence()
+  barrier_of<half = 1>()
   priority<1>()
+  barrier_of<half = 0>()
 {reads}
   %y = join_registers(%r3, %r2, %r1, %r0) : tile<f32[256], {LINE}>
   store(%y, %Y[0 +: 256])"""
@@ -197,4 +199,5 @@ COVERS = {
     "mfma": [test_one_matrix_instruction],
     "schedule_fence": [test_lds_by_single_accesses],
     "priority": [test_lds_by_single_accesses],
+    "barrier_of": [test_lds_by_single_accesses],
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.runtime import test_reports
 from tileir.ir import registry
 
 from . import test_atomic, test_control, test_fragments, test_memory, test_program, test_wave
@@ -18,6 +19,8 @@ ELSEWHERE = {
     **test_memory.COVERS,
     **test_program.COVERS,
     **test_wave.COVERS,
+    "print": [test_reports.test_lines_come_by_workgroup_and_in_program_order],
+    "assert": [test_reports.test_failed_assertions_name_line_workgroup_element_and_values],
 }
 
 

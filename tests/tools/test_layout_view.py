@@ -94,7 +94,7 @@ def test_owners_of_sampled_elements(tmp_path: Path, chip: str, name: str, option
 def test_mfma_operand_by_hand(tmp_path: Path) -> None:
     """A of 16x16x32 on gfx950: lane l holds row l % 16 of a fragment, and 8 consecutive k from 8 · (l / 16) on."""
     page = view(tmp_path, "gemm", "--target", "gfx950", "-D", "BM=64", "-D", "BN=64", "-D", "BK=32")
-    (a,) = (p for p in data_of(page) if p["title"].startswith("tile<bf16[64, 32]>: %a "))
+    (a,) = (p for p in data_of(page) if p["title"].startswith("tile<bf16[64, 32]>: %ma"))
     for row in range(64):
         for k in range(32):
             held, _ = divmod(a["owner"][row * 32 + k], a["registers"])

@@ -494,6 +494,6 @@ declare(
         effects=frozenset({"sync"}),
         category="fragments",
         semantics=lambda ctx, op, args: None,
-        example="barrier_of<half = 1>()\nbarrier_of<half = 0>()",
+        example="barrier_of<half = 1>()",
     )
 )

@@ -96,13 +96,23 @@ def feeds_swap(instructions: Sequence[Instruction | None]) -> set[int]:
             last[_place(inst, False)] = i
         elif "cmpswap" in inst.name or "cmpst" in inst.name:
             load = last.pop(_place(inst, True), None)
-            if load is not None and _leads_back(instructions, i, load):
+            near = load is not None and i - load <= _NEAR and _branches(instructions, i)
+            if load is not None and (near or _leads_back(instructions, i, load)):
                 found.add(load)
     return found
 
 
+_NEAR = 12
+"""Instructions between a load and a swap of the same place within which the load is taken for the first guess if any branch follows:
+clang jumps round the loop by ways that are not followed here."""
 _LOOP_END = 32
 """Instructions behind a compare-and-swap within which LLVM's loop around it ends (comparison, masks, branch)."""
+
+
+def _branches(instructions: Sequence[Instruction | None], swap: int) -> bool:
+    """Whether there is a branch soon behind the swap."""
+    behind = instructions[swap + 1 : swap + 1 + _LOOP_END]
+    return any(inst is not None and inst.name.startswith(("s_cbranch_", "s_branch")) for inst in behind)
 
 
 def _leads_back(instructions: Sequence[Instruction | None], swap: int, load: int) -> bool:
