@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tileir.ir.core import Kernel, Module
+from tileir.ir.core import Directive, Kernel, Module
 from tileir.ir.diagnostics import Log
 from tileir.target import Target
 
@@ -25,6 +25,11 @@ class Context:
     schedule: str = ""
     whole_tiles: bool = False
     unhonoured: list[str] = field(default_factory=list[str])
+
+    def directives(self, kernel: Kernel) -> list[Directive]:
+        """The directives of the schedule that the kernel is under, once `specialise` has chosen it."""
+        name = kernel.attrs.get("schedule")
+        return [d for s in self.module.schedules if s.name == name and s.kernel == kernel.name for d in s.directives]
 
 
 @dataclass(frozen=True)

@@ -38,8 +38,7 @@ def _check_budget(budget: int, kernel: Kernel, ctx: Context) -> None:
     natural = ctx.target.registers_per_wave(max(1, -(-waves // ctx.target.simds_per_cu)))
     if budget == natural:
         return
-    directives = [d for s in ctx.module.schedules if s.name == kernel.attrs.get("schedule") for d in s.directives]
-    loc = next((d.loc for d in directives if d.kind == "registers"), kernel.loc)
+    loc = next((d.loc for d in ctx.directives(kernel) if d.kind == "registers"), kernel.loc)
     text = f"'registers {budget}' is not held to: {waves} waves have {natural} registers each"
     ctx.unhonoured.append(f"registers {budget}")
     ctx.log.warning("W0604", text, loc, legal=f"registers {natural}, or no budget")
@@ -51,11 +50,10 @@ def _bound(kernel: Kernel, target: Target, waves: int) -> tuple[int, int]:
     need = peak(kernel)
     granule = target.vgpr_granule
     vector, accumulation = (-(-n // granule) * granule for n in (need.most_vector + RESERVE, need.most_accumulation))
-    if per_simd == 1:  # where paths meet, LLVM may hold a part of the accumulators twice
-        accumulation = min(target.max_acc_vgprs, -(-accumulation * 3 // (2 * granule)) * granule)
-        if vector + accumulation > target.registers_per_wave(4):
-            over = max(0, vector - target.max_arch_vgprs)  # what no vector register is left for goes to the other file
-            return target.max_arch_vgprs, min(target.max_acc_vgprs, accumulation + over)
+    if per_simd == 1 and vector + accumulation > target.registers_per_wave(4):
+        # Where paths meet, LLVM may hold a part of the accumulators twice. What no vector register is left for goes there, too.
+        over = max(0, vector - target.max_arch_vgprs)
+        return target.max_arch_vgprs, target.max_acc_vgprs if accumulation else over
     return min(vector, target.registers_per_wave(per_simd)), accumulation
 
 

@@ -10,7 +10,7 @@ from tileir.ir.core import Kernel, Op, Value
 from tileir.ir.types import SharedType, TileType
 from tileir.passes.lds_accesses import access_bytes, over_buffer
 from tileir.passes.loop_stages import Plan
-from tileir.passes.outstanding import LANES, instructions
+from tileir.passes.outstanding import instructions, rounds
 from tileir.passes.pressure import registers_of
 from tileir.passes.weave import Weave, exact, lags, peak_fragments, weave
 from tileir.target import Target
@@ -121,11 +121,7 @@ class Iteration:
 
     def parts(self, copy: Op) -> int:
         """Instructions of a direct copy in a wave."""
-        buffer, piece = copy.operands[-1].type, copy.attrs["bytes"]
-        assert isinstance(buffer, SharedType) and isinstance(piece, int) and buffer.layout is not None
-        layout = buffer.layout
-        size = layout.image_bytes if layout.kind == "slabs" else layout.size_bytes
-        return -(-size // (LANES * piece * self.waves))
+        return rounds(copy, self.waves)[1]
 
     def certain(self, copy: Op, part: int) -> int:
         """1 for an instruction of a copy that every wave issues, 0 for one that some may skip."""

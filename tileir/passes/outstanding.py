@@ -13,6 +13,19 @@ from tileir.ir.types import SharedType
 LANES = 64
 
 
+def rounds(copy: Op, waves: int) -> tuple[int, int]:
+    """Instructions of a wave for a direct copy: those that every wave issues, and with the last round, which may not fill all waves
+    and is then skipped by some. (0, 1) while the buffer has no layout."""
+    buffer, piece = copy.operands[-1].type, copy.attrs["bytes"]
+    assert isinstance(buffer, SharedType) and isinstance(piece, int)
+    if buffer.layout is None:
+        return 0, 1
+    layout = buffer.layout
+    size = layout.image_bytes if layout.kind == "slabs" else layout.size_bytes
+    each = LANES * piece * waves
+    return size // each, -(-size // each)
+
+
 def instructions(op: Op, kernel: Kernel) -> int:
     """Vector-memory instructions that every wave issues for this op, at least."""
     waves = kernel.attrs.get("waves")
@@ -20,11 +33,5 @@ def instructions(op: Op, kernel: Kernel) -> int:
         return 1
     if op.name not in ("copy_async", "copy_async_part") or not isinstance(waves, int):
         return 0
-    buffer, piece = op.operands[-1].type, op.attrs["bytes"]
-    assert isinstance(buffer, SharedType) and isinstance(piece, int)
-    if buffer.layout is None:
-        return 0
-    layout = buffer.layout
-    size = layout.image_bytes if layout.kind == "slabs" else layout.size_bytes
-    whole = size // (LANES * piece * waves)  # a last round that does not fill all waves may be skipped by some
-    return whole if op.name == "copy_async" else int(op.attrs["part"] < whole)  # type: ignore[operator]
+    certain, _ = rounds(op, waves)
+    return certain if op.name == "copy_async" else int(op.attrs["part"] < certain)  # type: ignore[operator]

@@ -96,11 +96,7 @@ def _check_orders(kernel: Kernel, ctx: Context, staged: dict[Op, Plan]) -> None:
 def _directive(loop: Op, kernel: Kernel, ctx: Context) -> Loc:
     """Where the schedule speaks of the loop; the loop itself where it does not."""
     name = loop.regions[0].args[0].name
-    for schedule in ctx.module.schedules:
-        for d in schedule.directives if schedule.name == kernel.attrs.get("schedule") else ():
-            if d.kind == "loop" and name in d.values:
-                return d.loc
-    return loop.loc
+    return next((d.loc for d in ctx.directives(kernel) if d.kind == "loop" and name in d.values), loop.loc)
 
 
 def _fits(kernel: Kernel, ctx: Context) -> bool:

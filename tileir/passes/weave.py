@@ -31,6 +31,8 @@ from tileir.passes.lds_accesses import access_bytes, over_buffer
 # Matrix instructions between two that add to the same accumulator: enough that none waits for the one before (16 passes of
 # 4 clocks are the longest latency of a matrix instruction, CDNA3 ISA, 4.5; the shortest takes 4 passes to issue).
 APART = 8
+# Reads of less are put together element by element, which takes more instructions than any order hides.
+REGISTER_BITS = 32
 
 
 @dataclass(frozen=True)
@@ -162,8 +164,8 @@ def plan_of(op: Op) -> MmaPlan | None:
 
 def weave(products: Sequence[Op], inside: set[Op], cut: tuple[int, int] | None = None) -> Weave | None:
     """The order of an iteration whose products are these, None where a product cannot be taken apart: an operand that is not
-    read from LDS in the loop, or with holes. With `cut` slices are not runs of k but parts of the accumulator, so many over rows
-    and columns; a fragment that several parts use is read for the first."""
+    read from LDS in the loop, or by reads of less than a register, or with holes. With `cut` slices are not runs of k but parts of the
+    accumulator, so many over rows and columns; a fragment that several parts use is read for the first."""
     slices: list[list[Step]] = []
     read_counts: dict[Op, int] = {}
     acc_counts: dict[Op, int] = {}
@@ -179,7 +181,8 @@ def weave(products: Sequence[Op], inside: set[Op], cut: tuple[int, int] | None =
             load = found[0]
             n = read_count(load)
             layout = load.result.tile.layout
-            if layout is None or n < 1 or (n % size and size % n) or size // n not in (0, 1, 2, 4, 8):
+            narrow = n * load.result.tile.elem.bits < REGISTER_BITS
+            if layout is None or narrow or (n % size and size % n) or size // n not in (0, 1, 2, 4, 8):
                 return None
             read_counts[load] = n
         acc_counts[mma] = plan.c_registers

@@ -119,50 +119,71 @@ def compile_kernel(
 ) -> Compiled:
     """Compiles one kernel of a module ("" for the only one) for a chip. Raises CompileError.
 
-    Where registers do not suffice, loops are compiled tile by tile, which needs fewer; then, where nobody said how many waves a
-    workgroup has, with other numbers of waves. A remark says which it became.
+    Where registers do not suffice – scalar ones that wait in lanes of a vector register included –, loops are compiled as whole tiles,
+    which needs fewer; then, where nobody said how many waves a workgroup has, with other numbers of waves. A remark says which it
+    became.
     """
     options = options or Options()
     log = log if log is not None else Log()
+    first = Log()
     try:
-        return _compile_once(module, kernel, target, options, log)
+        compiled = _compile_once(module, kernel, target, options, first)
     except CompileError as e:
-        if e.diagnostics[0].code not in (SPILLED, MOVED) or options.start_from is not None:
+        other = None
+        if e.diagnostics[0].code in (SPILLED, MOVED) and options.start_from is None:
+            other = _of_whole_tiles(module, kernel, target, options) or _of_other_waves(
+                module, kernel, target, options, hopeless=isinstance(e, _Hopeless)
+            )
+        if other is None:
+            log.diagnostics += first.diagnostics
             raise
-        source = find_kernel(module, kernel)
+        compiled = other
+    else:
+        if compiled.stats["sgpr_spills"] and options.start_from is None:
+            other = _of_whole_tiles(module, kernel, target, options)
+            if other is not None and not other.stats["sgpr_spills"]:
+                compiled = other
+    log.diagnostics += compiled.log.diagnostics
+    compiled.log = log
+    return compiled
+
+
+def _of_whole_tiles(module: Module, kernel: str, target: str, options: Options) -> Compiled | None:
+    """The kernel with loops of whole tiles, None if that is an error, or what was tried already."""
+    if options.whole_tiles:
+        return None
+    source, attempt = find_kernel(module, kernel), Log()
+    try:
+        compiled = _compile_once(module, kernel, target, replace(options, whole_tiles=True), attempt)
+    except CompileError:
+        return None
+    text = "loops are compiled as whole tiles, with as many stages as are asked for: registers do not suffice for more"
+    attempt.remark("R0807", text, source.loc)
+    return compiled
+
+
+def _of_other_waves(module: Module, kernel: str, target: str, options: Options, *, hopeless: bool) -> Compiled | None:
+    """The kernel with another number of waves, where nobody stated one; None if none compiles. All registers of a compute unit are in
+    use from one wave per SIMD on, where more waves share the same: then the `hopeless` stays so."""
+    source = find_kernel(module, kernel)
+    default = _open_waves(module, source, target, options)
+    if not default or (hopeless and default >= find_target(source, target).simds_per_cu):
+        return None
+    for waves in OTHER_WAVES:
+        if waves == default:
+            continue
+        fixed = replace(source, attrs={**source.attrs, "waves": waves})
+        others = replace(module, kernels=[fixed if k is source else k for k in module.kernels])
         attempt = Log()
         try:
-            compiled = _compile_once(module, kernel, target, replace(options, whole_tiles=True), attempt)
+            compiled = _compile_once(others, source.name, target, options, attempt)
         except CompileError:
-            pass
-        else:
-            log.diagnostics[:] = attempt.diagnostics
-            compiled.log = log
-            log.remark(
-                "R0805",
-                "loops are written tile by tile: registers do not suffice for single instructions in order",
-                source.loc,
-            )
-            return compiled
-        default = _open_waves(module, source, target, options)
-        # All registers of a compute unit are in use from one wave per SIMD on: more waves share the same.
-        hopeless = isinstance(e, _Hopeless) and default >= find_target(source, target).simds_per_cu
-        for waves in OTHER_WAVES if default and not hopeless else ():
-            if waves == default:
-                continue
-            fixed = replace(source, attrs={**source.attrs, "waves": waves})
-            others = replace(module, kernels=[fixed if k is source else k for k in module.kernels])
-            attempt = Log()
-            try:
-                compiled = _compile_once(others, source.name, target, options, attempt)
-            except CompileError:
-                continue
-            log.diagnostics[:] = attempt.diagnostics
-            compiled.kernel, compiled.log = source, log
-            text = f"{waves} waves a workgroup: the registers do not suffice for the usual {default}"
-            log.remark("R0803", text, source.loc)
-            return compiled
-        raise
+            continue
+        text = f"{waves} waves a workgroup: the registers do not suffice for the usual {default}"
+        attempt.remark("R0803", text, source.loc)
+        compiled.kernel = source
+        return compiled
+    return None
 
 
 def _open_waves(module: Module, source: Kernel, target: str, options: Options) -> int:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from tileir.codeobject import CodeObject
 from tileir.ir.core import Kernel, Op
 from tileir.ir.location import UNKNOWN, Loc
-from tileir.ir.types import SharedType
+from tileir.passes.outstanding import rounds
 from tileir.simulator.inspect import classify
 from tileir.simulator.inspect.counts import class_of, wait_of
 from tileir.simulator.inspect.flow import Flow
@@ -32,7 +32,6 @@ Minimum = tuple[int, int]
 _NO_WAIT = 1 << 16
 _SAME = (False, False, 0, 0)
 _COUNTERS = ("vmcnt", "lgkmcnt")
-_WAVE = 64
 # What each counter is for; see `Memory`.
 _FOR = (("copy",), ("read", "write"))
 _TEXT_KINDS = {
@@ -164,20 +163,9 @@ def _text_loops(kernel: Kernel, barriers: bool) -> Iterator[_TextLoop]:
 
 
 def _copies(op: Op, kernel: Kernel) -> int:
-    """Instructions of a wave for a direct copy: each fills 64 consecutive pieces, and the waves share them out. For other
-    ops the number is not known here."""
-    waves, piece = kernel.attrs.get("waves"), op.attrs.get("bytes")
-    buffer = op.operands[-1].type if op.name == "copy_async" else None
-    if (
-        not isinstance(buffer, SharedType)
-        or buffer.layout is None
-        or not isinstance(waves, int)
-        or not isinstance(piece, int)
-    ):
-        return 1
-    layout = buffer.layout
-    size = layout.image_bytes if layout.kind == "slabs" else layout.size_bytes
-    return -(-size // (_WAVE * piece * waves))
+    """Instructions of a wave for a direct copy, each of which fills 64 consecutive pieces. For other ops the number is not known here."""
+    waves = kernel.attrs.get("waves")
+    return rounds(op, waves)[1] if op.name == "copy_async" and isinstance(waves, int) else 1
 
 
 def _stated(op: Op, counter: str) -> int:
