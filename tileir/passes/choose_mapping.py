@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 
 from tileir.ir.core import Kernel, Op, Value
 from tileir.ir.diagnostics import error
-from tileir.layout import LayoutError
+from tileir.layout import Layout, LayoutError
 from tileir.passes.layout_classes import Classes, Layouts, reachable, stated, transposed
 from tileir.passes.mfma_choice import (
     MOST_OPEN_WAVES,
@@ -30,7 +30,7 @@ from tileir.passes.mfma_choice import (
     usual_waves,
     waves_along,
 )
-from tileir.passes.mma_cost import Clocks, CostModel
+from tileir.passes.mma_cost import Clocks, CostModel, registers_of
 from tileir.passes.price_mapping import Demand, Item, Points, Prices, exchange_room, staged_bytes
 from tileir.passes.priced_ops import Liveness, Product, priced, products
 from tileir.passes.split_access import WIDEST
@@ -256,9 +256,27 @@ class Problem:
         for product, mapping, demand in zip(self.products, picked, demands, strict=True):
             cost.add(self._instructions(product, mapping, prices.model))
             cost.add(prices.product(product.op, demand, known), product.trips)
+            cost.sync += self._exposed(product, mapping, demand[2], prices.model)
         registers = self.points.registers(prices, known) + RESERVED_REGISTERS
         cost.add(prices.model.over_budget(registers, self._budget(waves)))
         return Choice(picked, tuple(demands), cost, registers)
+
+    def _exposed(self, product: Product, mapping: Mapping, acc: Layout, model: CostModel) -> float:
+        """Clocks that products in a loop wait for LDS. The fragments of a slice of k are read while the slice before is computed;
+        of two slices that do not fit beside the accumulators, each read too many is waited for."""
+        if product.trips <= 1 or not all(product.reads):
+            return 0.0
+        rows, cols, _ = fragments_of(product.shape, mapping)
+        m, n, depth = mapping.instr
+        elements = max(depth, self.target.wave_size // max(m, n) * WIDEST * 8 // max(product.bits))
+        row_bits = self.target.register_bytes * 8 * self.target.wave_size
+        lines = zip((rows * m, cols * n), product.bits, strict=True)
+        slice_registers = sum(-(-line * elements * bits // row_bits) for line, bits in lines)
+        # The accumulation file does not hold fragments that are read from LDS by turns.
+        room = self._budget(mapping.waves) - registers_of(acc, product.op.result.tile.elem) - RESERVED_REGISTERS
+        room = min(room, self.target.max_arch_vgprs - RESERVED_REGISTERS)
+        reads = -(-max(0, 2 * slice_registers - room) * self.target.register_bytes // WIDEST)
+        return model.lds_latency * reads * -(-product.shape[2] // elements) * product.trips
 
     def _budget(self, waves: int) -> int:
         """Registers of a wave. Where the number of waves is open, it is chosen so that the vector file suffices."""
