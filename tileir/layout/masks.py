@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .banks import Access
 from .linear import IntArray
@@ -90,6 +91,17 @@ class Constraints:
             (self._vectors[start:] >> bit & 1) * self._masks[start:]
             for bit, start in zip(self.bits, self._starts, strict=False)
         ]
+        self._led = [[*self._by_bank(start, end)] for start, end in zip(self._starts, self._starts[1:], strict=False)]
+
+    def _by_bank(self, start: int, end: int) -> Iterator[tuple[int, NDArray[np.bool_] | None]]:
+        """The bank masks of some differences, and which have each (None: all)."""
+        masks = self._masks[start:end]
+        for bank in self._banks:
+            own = masks == bank
+            if own.all():
+                yield bank, None
+            elif own.any():
+                yield bank, own
 
     def met(self, shared: SharedLayout) -> bool:
         """Whether an XOR layout keeps all differences apart."""
@@ -116,12 +128,14 @@ class Constraints:
             if count or search.steps < _STEPS:
                 return
 
-    def allowed(self, depth: int, place: IntArray, options: Sequence[int]) -> list[int]:
+    def allowed(self, depth: int, place: IntArray, options: IntArray) -> list[int]:
         """The options for a bit that separate what it leads; ``place``: where the differences led by it or higher bits lie."""
-        start, end = self._starts[depth], self._starts[depth + 1]
-        banks = self._masks[start:end]
-        taken = [(b, set(place[: end - start][banks == b].tolist())) for b in self._banks]
-        return [m for m in options if not any(m & b in places for b, places in taken)]
+        led = place[: self._starts[depth + 1] - self._starts[depth]]
+        for bank, own in self._led[depth]:
+            taken = np.zeros(bank + 1, dtype=np.bool_)
+            taken[led if own is None else led[own]] = True
+            options = options[~taken[options & bank]]
+        return options.tolist()
 
     def moved(self, depth: int, place: IntArray, mask: int) -> IntArray:
         """Where the differences led by higher bits lie once a bit has its mask."""
@@ -133,7 +147,8 @@ class _Search:
     """A depth-first search for masks, of at most `_STEPS` steps."""
 
     def __init__(self, constraints: Constraints, options: Sequence[Sequence[int]]) -> None:
-        self.constraints, self.options = constraints, options
+        self.constraints = constraints
+        self.options = [np.array(o, dtype=np.int64) for o in options]
         self.steps = 0
 
     def solutions(self, masks: tuple[int, ...], place: IntArray, wanted: int) -> Iterator[tuple[int, ...]]:
