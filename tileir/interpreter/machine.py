@@ -150,6 +150,7 @@ class _Machine:
         need, *inits = (env[v] for v in op.operands)
         if not np.any(need):
             return inits
-        return [
-            np.where(need, new, old) for new, old in zip(self._region(op.regions[0], inits, env), inits, strict=True)
-        ]
+        new = self._region(op.regions[0], inits, env)
+        if not op.attrs.get("selects", True):
+            return new
+        return [np.where(need, a, b) for a, b in zip(new, inits, strict=True)]

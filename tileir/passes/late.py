@@ -105,9 +105,16 @@ def _deferred(block: Block, users: Users, found: set[Op], in_guard: bool) -> Non
         same = get(user.name).elementwise and user.result.tile.shape == op.result.tile.shape
         # A mask takes two scalar registers per vector register of its operands: never keep a whole tile of them.
         light = op.result.tile.elem.is_bool or sum(v.tile.rank > 0 for v in op.operands) <= 1
-        chosen = in_guard and user.name == "yield"  # each piece is chosen or dropped as soon as it is made
+        chosen = in_guard and _is_chosen(user, users)  # each piece is chosen or dropped as soon as it is made
         if chosen or user.name in ("store", "shared_store") or (same and (light or user in stored)):
             defer(op)
+
+
+def _is_chosen(user: Op, users: Users) -> bool:
+    """Whether a value of a guard's region goes into its `yield`, or into the choice of rows before it."""
+    if user.name == "where" and len(users.get(user.result, [])) == 1:
+        user = users[user.result][0][0]
+    return user.name == "yield"
 
 
 def _only_stored(block: Block, users: Users, here: set[Op]) -> set[Op]:

@@ -19,6 +19,7 @@ ORDER = (
     "simplify",
     "lower-conversions",
     "settle-guards",
+    "defer-lanes",
     "transposing-reads",
     "layout-lds",
     "register-files",

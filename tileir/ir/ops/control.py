@@ -152,7 +152,8 @@ declare(
 
 def _guard(c: Check) -> Sequence[Type]:
     need = c.tile(0)
-    if not need.elem.is_bool or need.rank != 2 or need.shape[1] != 1:
+    selects = c.attrs.get("selects", True)
+    if not need.elem.is_bool or need.rank != 2 or (need.shape[1] != 1 and (selects or need.layout is None)):
         c.fail("E0508", f"'guard' wants a row mask, not {need}", 0, legal="tile<i1[r, 1]>")
     for i, t in enumerate(c.operands[1:]):
         if not isinstance(t, TileType) or t.rank != 2 or t.shape[0] != need.shape[0]:
@@ -167,7 +168,7 @@ def _guard(c: Check) -> Sequence[Type]:
     _check_cold_region(c)
     for i, t in enumerate(c.operands[1:], 1):
         assert isinstance(t, TileType)
-        if t.layout is None:
+        if t.layout is None or not selects:
             continue
         rows = broadcast_source(t.layout, need.shape)
         if need.layout is not None and need.layout != rows:
@@ -199,9 +200,12 @@ declare(
     OpDef(
         "guard",
         "A cold region: rows whose mask is true get the yielded values, the others keep the carried ones; a wave that needs no row "
-        "skips it. The region reads and computes; it does not write to memory, print or assert.",
+        "skips it. The region reads and computes; it does not write to memory, print or assert. With `selects = false` the mask may "
+        "have several columns and only says which waves need the region: its values hold for all rows of such a wave, and must be the "
+        "carried ones in rows without a bit.",
         ("need", "init*"),
         _guard,
+        attrs=(AttrSpec("selects", "bool", default=True, doc="whether each row of the mask chooses"),),
         level="both",
         effects=frozenset({"control"}),
         regions=1,

@@ -210,7 +210,35 @@ _unary("neg", "Negation; integers wrap; floats change sign, also zero and NaN.",
 _unary("not", "Bitwise complement.", "int bool", _direct(np.invert), "!")
 _unary("abs", "Absolute value; the smallest integer stays itself.", "int float", _direct(np.abs))
 _unary("exp", "e to the power of the operand.", "float", _rounded(np.exp))
-_unary("exp2", "2 to the power of the operand.", "float", _rounded(np.exp2))
+
+
+def _exp2(c: Check) -> Sequence[Type]:
+    if c.attrs.get("flush", False) and c.tile(0).elem.name != "f32":
+        c.fail("E0323", f"'exp2' flushes denormal results of f32, not of {c.tile(0).elem}", 0, legal="f32")
+    return _rule("float")(c)
+
+
+def _exp2_value(ctx: Any, op: Any, args: Sequence[Any]) -> Any:
+    out = numeric.rounded_once(np.exp2, op.operands[0].tile.elem, *args)
+    if not op.attrs.get("flush", False):
+        return out
+    return np.where(np.abs(out) < np.finfo(np.float32).tiny, np.float32(0.0), out)
+
+
+declare(
+    OpDef(
+        "exp2",
+        "2 to the power of the operand. With `flush`, results below the smallest normal number, 2^-126, are 0, as the instruction gives "
+        "them: one instruction instead of six.",
+        ("a",),
+        _exp2,
+        attrs=(AttrSpec("flush", "bool", default=False, doc="denormal results of f32 become 0"),),
+        elementwise=True,
+        category="elementwise",
+        semantics=_exp2_value,
+        example="%r = exp2(%a) : tile<f32[64, 64]>",
+    )
+)
 _unary("log", "Natural logarithm.", "float", _rounded(np.log))
 _unary("log2", "Logarithm to base 2.", "float", _rounded(np.log2))
 _unary("sqrt", "Square root, correctly rounded.", "float", _rounded(np.sqrt))

@@ -10,7 +10,7 @@ import numpy as np
 from tileir.ir.ops import numeric
 from tileir.ir.ops.common import check_axis
 from tileir.ir.registry import AttrSpec, Check, OpDef, declare
-from tileir.ir.types import F64, I1, I32, Elem, TileType, Type
+from tileir.ir.types import F32, F64, I1, I32, Elem, TileType, Type
 
 _BITWISE = ("reduce_and", "reduce_or", "reduce_xor")
 
@@ -41,6 +41,8 @@ def _reduce(c: Check) -> Sequence[Type]:
         c.fail("E0323", f"'{c.name}' does not work on {t.elem}", 0, legal="convert<i32>(…) first")
     if t.elem.is_float and c.name in _BITWISE:
         c.fail("E0323", f"'{c.name}' does not work on {t.elem}", 0, legal="integers: i8, i16, i32, i64")
+    if c.attrs.get("flush", False) and (c.name != "reduce_add" or t.elem != F32):
+        c.fail("E0323", f"'{c.name}' of {t.elem} flushes nothing", 0, legal="reduce_add of f32")
     axis = check_axis(c, t)
     parts = c.attrs.get("parts", 1)
     inner = c.attrs.get("inner", 0)
@@ -163,6 +165,12 @@ for _name, _summary, _semantics in (
             attrs=(
                 AttrSpec("parts", "int", default=1, doc="number of partial results that stay along the axis"),
                 AttrSpec("inner", "int", default=0, doc="length of the runs that belong to one part"),
+                AttrSpec(
+                    "flush",
+                    "bool",
+                    default=False,
+                    doc="`reduce_add` of f32: values below 2^-126 may count as 0, as in the dot products that then add 16-bit floats in pairs",
+                ),
                 AttrSpec("axis", "int", paren=True),
             ),
             category="reduce",

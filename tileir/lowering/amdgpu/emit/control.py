@@ -8,12 +8,13 @@ from typing import NamedTuple
 from tileir.ir.core import Block, Op, Value
 from tileir.ir.types import FragmentType
 from tileir.lowering.amdgpu.emit import packed, streams
-from tileir.lowering.amdgpu.emit.elementwise import operand_pieces
+from tileir.lowering.amdgpu.emit.elementwise import broadcast_registers, operand_pieces
 from tileir.lowering.amdgpu.emit.matrix import place_lasting_operands, plan_of
 from tileir.lowering.amdgpu.emit.state import State
 from tileir.lowering.amdgpu.emit.tiles import Tile, can_tie, tied
 from tileir.lowering.amdgpu.emit.writer import scalar_type, vector_type
 from tileir.passes.chains import accumulators, carried_links, reached
+from tileir.passes.uniform import uniform_axes
 
 EmitBlock = Callable[[State, Block], None]
 
@@ -61,6 +62,7 @@ class Control:
     def __init__(self, s: State, emit: EmitBlock):
         self.s, self.w, self.emit = s, s.w, emit
         self.travels = travels(s)
+        self.uniform = uniform_axes(s.kernel)
 
     def flat(self, values: Sequence[Value], targets: Sequence[Value]) -> tuple[list[str], list[str]]:
         """MLIR values and types of what is handed to a block, in the pieces of the targets."""
@@ -77,10 +79,22 @@ class Control:
                 types.append(scalar_type(t.elem))
                 continue
             n = self.travels.get(target, Travel()).size
-            pieces = self.s.tile(v).get(self.w, n)
-            names += pieces
-            types += [vector_type(scalar_type(t.elem), n)] * len(pieces)
+            pieces = self.s.tile(v).pieces(self.w, n)
+            distinct = dict.fromkeys(self.shares(target, n))
+            names += [pieces(i) for i in distinct]
+            types += [vector_type(scalar_type(t.elem), n)] * len(distinct)
         return names, types
+
+    def shares(self, v: Value, n: int) -> list[int]:
+        """For each piece of `n` registers of a carried tile the first that holds the same values: one travels for all."""
+        layout, axes = v.tile.layout, self.uniform.get(v, frozenset())
+        assert layout is not None
+        if not axes:
+            return list(range(layout.num_registers // n))
+        shape = tuple(1 if d in axes else size for d, size in enumerate(v.tile.shape))
+        sources = broadcast_registers(layout, shape)
+        first: dict[tuple[int, ...], int] = {}
+        return [first.setdefault(sources[i : i + n], i // n) for i in range(0, len(sources), n)]
 
     def arguments(self, targets: Sequence[Value]) -> list[tuple[str, str]]:
         """Fresh block arguments for values, which they become."""
@@ -99,9 +113,10 @@ class Control:
                 continue
             n = self.travels.get(v, Travel()).size
             assert t.layout is not None
-            names = [self.w.name() for _ in range(t.layout.num_registers // n)]
-            self.s.values[v] = Tile(t, n, names)
-            out += [(name, vector_type(scalar_type(t.elem), n)) for name in names]
+            shares = self.shares(v, n)
+            names = {i: self.w.name() for i in dict.fromkeys(shares)}
+            self.s.values[v] = Tile(t, n, [names[i] for i in shares])
+            out += [(name, vector_type(scalar_type(t.elem), n)) for name in names.values()]
         return out
 
     def loop(self, op: Op) -> None:
@@ -206,8 +221,7 @@ class Control:
                 ties.append("")
             else:
                 travel = self.travels.get(v, Travel())
-                assert v.tile.layout is not None
-                ties += [travel.tie] * (v.tile.layout.num_registers // travel.size)
+                ties += [travel.tie] * len(set(self.shares(v, travel.size)))
         return [
             tied(self.w, value, type, tie, ordered=False) if tie else value
             for value, type, tie in zip(values, types, ties, strict=True)
@@ -264,20 +278,24 @@ class Control:
         for y, init, target in zip(region.terminator.operands, inits, op.results, strict=True):
             travel = self.travels.get(target, Travel())
             t = vector_type(scalar_type(target.tile.elem), travel.size)
-            masks = operand_pieces(s, need, target.tile, travel.size)
-            m = vector_type("i1", travel.size)
-            new, old = s.tile(y).pieces(w, travel.size), s.tile(init).pieces(w, travel.size)
-            for i, mask in enumerate(masks):
-                element = scalar_type(target.tile.elem)
-                if element in packed.WIDTHS:
-                    chosen = packed.select(w, mask, new(i), old(i), element, travel.size)
-                else:
-                    chosen = w.select(mask, new(i), old(i), t, m)
+            new = s.tile(y).pieces(w, travel.size)
+            choose = self._chooser(need, init, target, travel.size) if op.attrs.get("selects", True) else None
+            for i in dict.fromkeys(self.shares(target, travel.size)):
+                chosen = choose(i, new(i)) if choose is not None else new(i)
                 names.append(tied(w, chosen, t, travel.tie or "v", ordered=False) if can_tie(t) else chosen)
                 types.append(t)
         w.branch(after, names, types)
         w.start(after, self.arguments(op.results))
         w.mark()
+
+    def _chooser(self, need: Value, init: Value, target: Value, n: int) -> Callable[[int, str], str]:
+        """Gives for the number of a piece and its new value that or the old one, row by row."""
+        w, s, element = self.w, self.s, scalar_type(target.tile.elem)
+        masks, old = operand_pieces(s, need, target.tile, n), s.tile(init).pieces(w, n)
+        if element in packed.WIDTHS:
+            return lambda i, new: packed.select(w, masks[i], new, old(i), element, n)
+        t, m = vector_type(element, n), vector_type("i1", n)
+        return lambda i, new: w.select(masks[i], new, old(i), t, m)
 
     def repeat(self, op: Op) -> None:
         """A `while`."""

@@ -155,6 +155,10 @@ class Functions(Exact):
         y = self.fma(r, self.horner("exp2_f64", r), self.const(1.0))
         return self._bounded(self.scaled(y, self.to_int(k)), x, 1024.0, -1076.0)
 
+    def exp2_flushed(self, x: str) -> str:
+        """v_exp_f32 alone, which gives 0 for results below 2⁻¹²⁶ (CDNA3 ISA, V_EXP_F32)."""
+        return self.w.op(f'llvm.call_intrinsic "llvm.amdgcn.exp2.f32"({x}) : (f32) -> f32')
+
     def _bounded(self, y: str, x: str, most: float, least: float) -> str:
         """y; infinity and 0 beyond the bounds of x, where the reduction has no meaning."""
         y = self.select(self.compare("ogt", x, self.const(most)), self.const(float("inf")), y)
@@ -407,10 +411,11 @@ def function(s: State, op: Op, n: int, args: list[str]) -> str:
     wide = F64 if elem == F64 or op.name in WIDE_FUNCTIONS else F32
     f, one = Functions(s, wide), Pieces(s, op, 1)
     whole = Pieces(s, op, n)
+    name = "exp2_flushed" if op.attrs.get("flush", False) else op.name
     results: list[str] = []
     for i in range(n):
         parts = [x if n == 1 else s.w.extract(x, i, whole.type(elem)) for x in args]
-        y = getattr(f, op.name)(*(one.convert(x, elem, wide) for x in parts))
+        y = getattr(f, name)(*(one.convert(x, elem, wide) for x in parts))
         results.append(one.convert(y, wide, elem))
     return s.w.pack(results, scalar_type(elem))
 

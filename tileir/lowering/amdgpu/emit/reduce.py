@@ -4,9 +4,10 @@ combine the same values, and the operations commute."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
-from tileir.ir.core import Op
+from tileir.ir.core import Op, Value
 from tileir.ir.ops.reduce import neutral
 from tileir.ir.types import F32, I32, Elem
 from tileir.layout.linear import LANE_BITS, WAVE
@@ -16,7 +17,7 @@ from tileir.lowering.amdgpu.emit.lanes import Emitter
 from tileir.lowering.amdgpu.emit.shared import hole_test
 from tileir.lowering.amdgpu.emit.state import State
 from tileir.lowering.amdgpu.emit.tiles import Tile
-from tileir.lowering.amdgpu.emit.writer import scalar_type
+from tileir.lowering.amdgpu.emit.writer import scalar_type, vector_type
 from tileir.passes.lane_code import DWORD_BITS, Combine, LaneIndex, combines, reduced_bits, swizzle_pattern
 
 Combiner = Callable[[str, str], str]
@@ -34,7 +35,10 @@ def reduce(s: State, op: Op) -> None:
     element = scalar_type(wide)
     rest = s.splat_literal(neutral(op.name, x.elem), wide, 1)
     skip = layout.free.reg
-    steps = combines(reduced_bits(layout, axis), s.target)
+    # Lanes and waves that hold parts of the result keep them.
+    parts = op.result.tile.layout
+    assert parts is not None
+    steps = combines(tuple(j for j in reduced_bits(layout, axis) if not parts.lane[j][axis]), s.target)
 
     def value(r: int) -> str:
         if layout.padded_shape[axis] == layout.shape[axis]:
@@ -46,17 +50,69 @@ def reduce(s: State, op: Op) -> None:
     places = register_table(layout.reduce(axis))
     for place, group in zip(places, layout.reduce_sources(axis), strict=True):
         groups.setdefault(place, group)
-    totals = [_tree([value(r) for r in group if not r & skip], combine) for group in groups.values()]
+    pairs = _Pairs.of(s, op)
+    arity = 3 if op.name in ("reduce_max", "reduce_min") else 2  # v_max3, v_min3
+    members = [[r for r in group if not r & skip] for group in groups.values()]
+    if pairs is not None and all(pairs.covers(group) for group in members):
+        totals = [pairs.total(group) for group in members]
+    else:
+        totals = [_tree([value(r) for r in group], combine, arity) for group in members]
     results = [p.convert(total, wide, x.elem) for total in _across(s, totals, steps, combine, wide)]
     by_place = dict(zip(groups, results, strict=True))
     out = [by_place[place] for place in places]
     s.values[op.result] = Tile(op.result.tile, 1, out)
 
 
-def _tree(values: list[str], combine: Combiner) -> str:
-    """Pairwise combination: short dependence chains and few live values."""
+class _Pairs:
+    """Sums of 16-bit floats in f32, two at a time: dot products with ones. They flush denormal numbers, so the text must allow it."""
+
+    def __init__(self, s: State, narrow: Value):
+        self.s, self.elem = s, narrow.tile.elem
+        self.pieces = s.tile(narrow).pieces(s.w, 2)
+        self.one = s.splat_literal(1.0, self.elem, 2)
+
+    @staticmethod
+    def of(s: State, op: Op) -> _Pairs | None:
+        """For a sum of converted 16-bit floats on a chip that has the instruction."""
+        source = op.operands[0].owner
+        if not op.attrs.get("flush", False) or source is None or source.name != "convert":
+            return None
+        narrow = source.operands[0]
+        layout = narrow.tile.layout
+        if layout is None or layout.padded_shape != layout.shape or layout.num_registers % 2:
+            return None
+        feature = {"bf16": "dot2_bf16", "f16": "dot2_f16"}.get(narrow.tile.elem.name)
+        return _Pairs(s, narrow) if feature and s.target.supports(feature) else None
+
+    def covers(self, registers: Sequence[int]) -> bool:
+        """Whether registers come in pairs that one piece holds."""
+        return all(a % 2 == 0 and b == a + 1 for a, b in zip(registers[::2], registers[1::2], strict=False)) and (
+            len(registers) % 2 == 0
+        )
+
+    def total(self, registers: Sequence[int]) -> str:
+        s, w = self.s, self.s.w
+        total = s.splat_literal(0.0, F32, 1)
+        t = vector_type(scalar_type(self.elem), 2)
+        name = "llvm.amdgcn.fdot2.f32.bf16" if self.elem.name == "bf16" else "llvm.amdgcn.fdot2"
+        off = w.const(0, "i1")
+        for r in registers[::2]:
+            piece = self.pieces(r // 2)
+            total = w.op(
+                f'llvm.call_intrinsic "{name}"({piece}, {self.one}, {total}, {off}) : ({t}, {t}, f32, i1) -> f32'
+            )
+        return total
+
+
+def _tree(values: list[str], combine: Combiner, arity: int) -> str:
+    """Combination of two or three at a time: short dependence chains and few live values. Where three go at a time, one pair makes
+    an even number odd, so that every other step takes two more."""
+    if arity == 3 and len(values) % 2 == 0:
+        values = [*values[2:], combine(*values[:2])]
     while len(values) > 1:
-        values = [combine(*values[i : i + 2]) if i + 1 < len(values) else values[i] for i in range(0, len(values), 2)]
+        whole = len(values) - len(values) % arity
+        done = [functools.reduce(combine, values[i : i + arity]) for i in range(0, whole, arity)]
+        values = [*values[whole:], *done]
     return values[0]
 
 
