@@ -15,7 +15,9 @@ MFMA reads what a VALU instruction (no v_dot) wrote   2                         
 ====================================================  =========================  ==========
 
 The gfx950 surcharge does not apply to p = 2. The fourth row is not in LLVM (derived from code that waits there: 5 states
-from 16x16x32 to 16x16x16). f64 forms have constants of their own.
+from 16x16x32 to 16x16x16). f64 forms have constants of their own; on gfx950, where 16x16x4 has 16 passes, not 8, LLVM has 19 states for
+VALU readers, but still the 11 of gfx942 for VALU writers: here 19 are asked for (derived: the product writes its result no earlier
+than a reader may have it; an instruction that writes before it loses what it wrote).
 """
 
 from __future__ import annotations

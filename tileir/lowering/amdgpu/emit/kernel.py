@@ -32,6 +32,7 @@ from tileir.lowering.amdgpu.emit import (
 from tileir.lowering.amdgpu.emit.control import Control
 from tileir.lowering.amdgpu.emit.elementwise import elementwise
 from tileir.lowering.amdgpu.emit.random import philox
+from tileir.lowering.amdgpu.emit.settle import settler
 from tileir.lowering.amdgpu.emit.state import State
 from tileir.lowering.amdgpu.emit.writer import Writer, file_name, scalar_type
 from tileir.passes.pressure import peak
@@ -79,6 +80,7 @@ class _Ops:
 
     def __init__(self, s: State):
         control = Control(s, self.block)
+        self.settle = settler(s)
         self.table: dict[str, Callable[[State, Op], None]] = {
             "constant": registers.constant,
             "fill": registers.fill,
@@ -157,6 +159,7 @@ class _Ops:
                 scan.scan(s, op)
             else:
                 raise s.unsupported(f"'{op.name}'", op.loc, "the ops that docs/language.md marks as compiled")
+            self.settle(op)
 
 
 def _nothing(s: State, op: Op) -> None:
