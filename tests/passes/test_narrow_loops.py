@@ -43,11 +43,25 @@ def step(kernel: Kernel) -> int:
     return value
 
 
-@pytest.mark.parametrize(("size", "want"), [(32, 32), (64, 32), (128, 32), (96, 96), (256, 256)])
+@pytest.mark.parametrize(("size", "want"), [(32, 32), (64, 32), (128, 32), (96, 96), (256, 32)])
 def test_tiles_of_64_bytes(size: int, want: int) -> None:
-    """Halves and quarters; other sizes stay."""
+    """Halves, quarters and eighths; what is no power of two of 64 bytes stays."""
     kernel = narrowed(GEMM, BK=size)
     assert widths(kernel) == {(256, want)} and step(kernel) == want
+
+
+@pytest.mark.parametrize(
+    ("chip", "elem", "size", "want"),
+    [
+        ("gfx950", "f8E4M3FN", 128, 64),
+        ("gfx942", "f8E4M3FNUZ", 256, 128),
+        ("gfx942", "bf16", 128, 64),
+    ],
+)
+def test_until_stages_fit(chip: str, elem: str, size: int, want: int) -> None:
+    """Four where tiles are copied directly; one where they go through registers."""
+    assert widths(narrowed(GEMM, chip, T=elem, BK=size)) == {(256, want)}
+    assert widths(narrowed(GEMM, chip, T=elem, BK=want)) == {(256, want)}
 
 
 def test_operands_that_are_summed_over_rows() -> None:
@@ -69,8 +83,8 @@ def test_stages_are_multiplied() -> None:
 
 
 STAYS = {
-    "a chip without direct copies of 16 bytes": (GEMM, "gfx942", {}),
-    "one wave on a SIMD": (GEMM, "gfx950", {"BM": 128, "BN": 128}),
+    "LDS has room for one stage, and more wait in registers": (GEMM, "gfx942", {}),
+    "LDS has room for four stages": (GEMM, "gfx950", {"BM": 128, "BN": 128}),
     "32-bit elements": (GEMM, "gfx950", {"T": "f32"}),
     "it ends elsewhere than the view": (GEMM.replace("0 to K step", "0 to %end step"), "gfx950", {}),
     "it starts elsewhere in one view": (

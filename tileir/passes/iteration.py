@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +18,7 @@ from tileir.target import Target
 
 # Matrix instructions between a read and its use: LDS answers after about 130 clocks, and a matrix instruction takes at least 16.
 AHEAD = 8
+AHEAD_CLOCKS = 128
 # Bytes of a direct copy of 16 bytes a lane. Copies of all waves are spread over what the CU can take, and end before the next turn.
 COPY_BYTES = 1024
 MOST_OF_ITERATION = 0.75
@@ -52,6 +54,13 @@ class Iteration:
         order.stored = len(self.pieces) if two and self.plan.loads else 0
         fixed = sum(registers_of(v) for v in (*self.plan.loop.results, *(load.result for load in self.plan.loads)))
         room = self.target.registers_per_wave(self.waves_per_simd) - fixed - RESERVE
+        if peak_fragments(order, 0) <= room:
+            order.margin = self.ahead
+            for part in order.reads:
+                part.reverse()
+            order.reads[0].sort(key=lambda r: ranks[r.load] if self.two_turns else 0)
+            self.fits = True
+            return
         possible = lags(order, AHEAD)
         self.lag = next((lag for lag in possible if peak_fragments(order, lag) <= room), possible[-1])
         self.fits = peak_fragments(order, self.lag) <= room
@@ -65,6 +74,11 @@ class Iteration:
     @property
     def waves_per_simd(self) -> int:
         return max(1, -(-self.waves // self.target.simds_per_cu))
+
+    @property
+    def ahead(self) -> int:
+        """Matrix instructions from a read to its use."""
+        return math.ceil(AHEAD_CLOCKS / self.clocks)
 
     @property
     def two_turns(self) -> bool:

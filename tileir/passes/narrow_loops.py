@@ -1,4 +1,4 @@
-"""Cuts the tiles of k of a loop that copies directly to LDS, where two waves share a SIMD.
+"""Cuts the tiles of k of a loop that copies to LDS, so that LDS holds more stages.
 
     %d = for %k = %c0 to %K step %c64 carry(%c = %zero) {
       %a = load(%A[%i +: 256, %k +: 64]) : tile<bf16[256, 64]>
@@ -8,9 +8,9 @@
     }
 
 becomes the same loop over tiles of 32. The room of LDS then holds twice the stages, each half as large: a buffer is free for the next copy after
-half the time, and copies spread over it. Rows stay at least 64 bytes, half a cache line. By the simulator's model (`docs/scheduling.md`) a 256x256x64 loop of
-eight waves keeps the matrix pipes busy for 94 % of its time so, and 86 % without. One wave on a SIMD gains nothing: it holds
-twice the fragments in registers.
+half the time, and copies spread over it. Tiles are cut until LDS holds as many stages as a loop may have – of tiles that go through registers, until it holds
+one –, while rows are at least 64 bytes, half a cache line. By the simulator's model (`docs/scheduling.md`) 256x256x64 loops of four and eight waves
+keep the matrix pipes busy for more of their time so.
 
 What the loop computes is the same, so it must end where the tiles end, with the view: the last tile of the text may reach further.
 """
@@ -22,7 +22,6 @@ from tileir.ir.rewriter import Rewriter, rewrite
 from tileir.ir.types import GlobalType, TileType
 from tileir.passes.base import Context, Pass
 from tileir.passes.loop_stages import MOST_DEPTH
-from tileir.passes.mfma_choice import workgroup_waves
 from tileir.target import Target
 
 ROW_BYTES = 64  # of a tile of k: what one read of each lane group takes, and half a cache line
@@ -30,9 +29,7 @@ WIDE = 16  # bytes of a direct copy of a lane
 
 
 def _run(kernel: Kernel, ctx: Context) -> Kernel:
-    factors = {
-        op: factor for op in kernel.walk() if op.name == "for" and (factor := _factor(op, kernel, ctx.target)) > 1
-    }
+    factors = {op: factor for op in kernel.walk() if op.name == "for" and (factor := _factor(op, ctx.target)) > 1}
     inside = {inner: factor for loop, factor in factors.items() for inner in loop.regions[0].ops}
 
     variables = {loop.regions[0].args[0] for loop in factors}
@@ -89,7 +86,7 @@ def _narrow_axis(op: Op, variables: set[Value]) -> int:
     return [i for i, s in enumerate(op.spans) if s is not None].index(loop_dim)
 
 
-def _factor(loop: Op, kernel: Kernel, target: Target) -> int:
+def _factor(loop: Op, target: Target) -> int:
     """Into how many parts the tiles of a loop are cut, 1 if they are not."""
     body, size = loop.regions[0], _constant(loop.operands[2])
     names = {op.name for op in body.ops}
@@ -101,24 +98,24 @@ def _factor(loop: Op, kernel: Kernel, target: Target) -> int:
         or not names <= {"mma", "load", "transpose", "yield"}
     ):
         return 1
-    waves = {w for op in body.ops if op.name == "mma" and (w := _stated_waves(op))} or {workgroup_waves(kernel)}
-    if min(waves) < 2 * target.simds_per_cu or max(target.direct_to_lds_bytes) < WIDE:
-        return 1
     loads = [op for op in body.ops if op.name == "load"]
-    factors = {_factor_of(op, loop, size) for op in loads}
-    if len(factors) != 1 or not all(_is_contracted(op, body) for op in loads):
+    most = min(_most(op, loop, size) for op in loads)
+    deepest = max(_deepest(op) for op in body.ops if op.name == "mma")
+    depths = [d for op in loads if isinstance(d := op.attrs.get("depth", 0), int) and d]
+    if most < 2 or 1 in depths or not all(_is_contracted(op, body) for op in loads):
         return 1
-    factor = factors.pop()
-    small = any(_deepest(op) > size // factor for op in body.ops if op.name == "mma")
-    depths = [d for op in loads if isinstance(d := op.attrs.get("depth", 0), int)]
-    if factor not in (2, 4) or small or any(d * factor > MOST_DEPTH for d in depths) or 1 in depths:
-        return 1
+    stages = MOST_DEPTH if max(target.direct_to_lds_bytes) >= WIDE else 1
+    tile = sum(op.result.tile.size * op.result.tile.elem.bytes for op in loads)
+    factor = 1
+    while 2 * factor <= most and target.lds_bytes * factor < stages * tile:
+        if (
+            any(_row_bytes(op, size) % (2 * factor * ROW_BYTES) for op in loads)
+            or deepest > size // (2 * factor)
+            or any(d * 2 * factor > MOST_DEPTH for d in depths)
+        ):
+            break
+        factor *= 2
     return factor
-
-
-def _stated_waves(op: Op) -> int:
-    waves = op.attrs.get("waves")
-    return waves[0] * waves[1] if isinstance(waves, tuple) and len(waves) == 2 else 0
 
 
 def _deepest(op: Op) -> int:
@@ -127,23 +124,33 @@ def _deepest(op: Op) -> int:
     return instr[2] if isinstance(instr, tuple) and len(instr) == 3 else 0
 
 
-def _factor_of(op: Op, loop: Op, size: int) -> int:
-    """By how much the tile of a load is wider than it need be; 1 where the load does not run along the loop, or cannot be a direct
-    copy."""
+def _most(op: Op, loop: Op, size: int) -> int:
+    """By how much the tile of a load may be narrower; 1 where the load does not run along the loop, or is not staged in LDS."""
     view, spans, t = op.operands[0].type, op.spans, op.result.tile
     variable = loop.regions[0].args[0]
     assert isinstance(view, GlobalType) and spans is not None
     direct = op.attrs.get("via", "buffer") == "buffer" and op.attrs.get("pad", 0) == 0
     moving = [i for i, v in enumerate(op.operands[1:]) if v is variable]
     inside = {r for inner in loop.regions[0].ops for r in inner.results} | set(loop.regions[0].args)
-    if not direct or op.attrs.get("stage") == "via_registers" or t.rank != 2 or t.elem.bits != 16 or len(moving) != 1:
+    if (
+        not direct
+        or op.attrs.get("stage") == "via_registers"
+        or t.rank != 2
+        or t.elem.bits not in (8, 16)
+        or len(moving) != 1
+    ):
         return 1
     (dim,) = moving
     if spans[dim] != size or any(v in inside for i, v in enumerate(op.operands[1:]) if i != dim):
         return 1
     if not _ends_with(loop.operands[1], view.dims[dim]):
         return 1
-    return size * t.elem.bytes // ROW_BYTES if size * t.elem.bytes % ROW_BYTES == 0 else 1
+    return max(1, _row_bytes(op, size) // ROW_BYTES)
+
+
+def _row_bytes(load: Op, size: int) -> int:
+    """Bytes of so many values of k."""
+    return size * load.result.tile.elem.bytes
 
 
 def _ends_with(end: Value, dim: int | str) -> bool:

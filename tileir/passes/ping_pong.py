@@ -21,7 +21,8 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from tileir.ir.core import AttrValue, Op, Value
+from tileir.ir.core import AttrValue, Block, Op, Value
+from tileir.ir.types import I1, scalar
 from tileir.passes.schedule_loops import Scheduler, Tile
 from tileir.passes.weave import Operand, Read
 
@@ -77,6 +78,26 @@ class PingPong(Scheduler):
     def epilogue(self) -> None:
         self.rw.op("barrier_of", (), {"half": 0}, loc=self.plan.loop.loc)
         super().epilogue()
+
+    def remainder(self, first: Value, left: Value, tile: Tile, i: int = 0) -> Tile:
+        """The tiles that do not fill a trip, one inside the other: tile i runs if more than i are left."""
+        plan, rw, loc = self.plan, self.rw, self.plan.loop.loc
+        more = rw.value("gt", [left, self.number(i)], loc=loc)
+        assert more.type == scalar(I1)
+        inits = [v for part in tile.acc for v in part]
+        args = [self.fresh(v) for v in inits]
+        outer, rw.block = rw.block, Block(args)
+        now = self.regrouped(tile, args)
+        now.number, now.index = i, first
+        further = i + 2 < plan.tiles
+        self.iteration(now, fetch=False, following=further, left=plan.depth - 2 - i)
+        if further:
+            now = self.remainder(first, left, now, i + 1)
+        rw.insert(Op("yield", [v for part in now.acc for v in part], {}, [], [], None, plan.body.terminator.loc))
+        inner, rw.block = rw.block, outer
+        results = [self.fresh(v) for v in inits]
+        rw.insert(Op("if", [more, *inits], {}, results, [inner], None, loc))
+        return self.regrouped(tile, results)
 
     def iteration(self, tile: Tile, *, fetch: bool, following: bool, left: int | None = None) -> None:
         """One iteration; arguments as of `Scheduler.iteration`."""

@@ -240,7 +240,7 @@ class Scheduler(Pipeliner):
             return
         _spread(events, shape.first_turn, shape.second_turn, stores)
         events.append((shape.second_turn, -1, lambda: self.turn(count(shape.second_turn, two), lgkm=bool(keys))))
-        _spread(events, shape.second_turn, n, loads)
+        _spread(events, shape.first_turn, n, loads)
 
     # -- the loop ------------------------------------------------------------------------------------------------
 
@@ -253,7 +253,7 @@ class Scheduler(Pipeliner):
         whole, first_left, left = self.bounds(start, end)
         tile = self.steady(start, whole, tile)
         if plan.tiles > 1:
-            tile = self.remainder(first_left, left, 0, tile)
+            tile = self.remainder(first_left, left, tile)
         self.epilogue()
         rw.loc = loc
         return [
@@ -284,9 +284,7 @@ class Scheduler(Pipeliner):
         self.fill_registers(start, tile)
         count = (plan.depth - 1) * self.shape.copies_of_tile - self.shape.late_copies
         self.turn(count, lgkm=bool(self.shape.pieces))
-        for r, p in zip(self.weave.reads[0], self.weave.positions(0, self.shape.lag), strict=True):
-            if p < 0:
-                self.read(r, 0, tile.fragments)
+        tile.fragments = self.first_fragments(0)
         return tile
 
     def fill_registers(self, start: Value, tile: Tile) -> None:
@@ -337,25 +335,37 @@ class Scheduler(Pipeliner):
         rw.insert(Op("for", [start, end, step, *inits], dict(plan.loop.attrs), results, [inner], None, loc))
         return self.renamed(tile, results, 0, start)
 
-    def remainder(self, first: Value, left: Value, i: int, tile: Tile) -> Tile:
-        """The tiles that do not fill a trip, one inside the other: tile i runs if more than i are left."""
+    def remainder(self, first: Value, left: Value, tile: Tile) -> Tile:
+        """The tiles that do not fill a trip, one after the other: tile i runs if more than i are left. Each reads its first fragments
+        itself, but for the first, so that nothing but accumulators passes from one to the next."""
         plan, rw, loc = self.plan, self.rw, self.plan.loop.loc
-        more = rw.value("gt", [left, self.number(i)], loc=loc)
-        assert more.type == scalar(I1)
-        inits = [v for part in tile.acc for v in part]
-        args = [self.fresh(v) for v in inits]
-        outer, rw.block = rw.block, Block(args)
-        now = self.regrouped(tile, args)
-        now.number, now.index = i, first
-        further = i + 2 < plan.tiles
-        self.iteration(now, fetch=False, following=further, left=plan.depth - 2 - i)
-        if further:
-            now = self.remainder(first, left, i + 1, now)
-        rw.insert(Op("yield", [v for part in now.acc for v in part], {}, [], [], None, plan.body.terminator.loc))
-        inner, rw.block = rw.block, outer
-        results = [self.fresh(v) for v in inits]
-        rw.insert(Op("if", [more, *inits], {}, results, [inner], None, loc))
-        return self.regrouped(tile, results)
+        for i in range(plan.tiles - 1):
+            more = rw.value("gt", [left, self.number(i)], loc=loc)
+            assert more.type == scalar(I1)
+            inits = [v for part in tile.acc for v in part]
+            args = [self.fresh(v) for v in inits]
+            outer, rw.block = rw.block, Block(args)
+            now = self.regrouped(tile, args)
+            now.number, now.index = i, first
+            if i:
+                under_way = (plan.depth - 1 - i) * self.shape.copies_of_tile - self.shape.late_copies
+                self.turn(max(0, under_way), lgkm=bool(self.shape.pieces))
+                now.fragments = self.first_fragments(i)
+            self.iteration(now, fetch=False, following=False)
+            rw.insert(Op("yield", [v for part in now.acc for v in part], {}, [], [], None, plan.body.terminator.loc))
+            inner, rw.block = rw.block, outer
+            results = [self.fresh(v) for v in inits]
+            rw.insert(Op("if", [more, *inits], {}, results, [inner], None, loc))
+            tile = self.regrouped(tile, results)
+        return tile
+
+    def first_fragments(self, tile: int) -> dict[Read, Value]:
+        """The fragments of a tile that are read before its iteration."""
+        found: dict[Read, Value] = {}
+        for r, p in zip(self.weave.reads[0], self.weave.positions(0, self.shape.lag), strict=True):
+            if p < 0:
+                self.read(r, tile, found)
+        return found
 
     @staticmethod
     def regrouped(tile: Tile, acc: Sequence[Value]) -> Tile:

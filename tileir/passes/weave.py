@@ -73,6 +73,7 @@ class Weave:
     acc_counts: dict[Op, int]  # registers of an accumulator fragment, by mma
     early: int = 0  # reads of the first slice that come before the second turn: the first so many
     stored: int = 0  # writes to LDS between the turns
+    margin: int = 0  # matrix instructions at the end of a slice in which nothing is read
 
     @property
     def sequence(self) -> list[Step]:
@@ -92,13 +93,17 @@ class Weave:
     def second_turn(self) -> float:
         """Where in the last slice the second group of buffers changes hands: matrix instructions after the first turn."""
         early, late = self.early + self.stored, len(self.reads[0]) - self.early
-        return exact(len(self.slices[-1]) * early / max(1, early + late))
+        return exact(self.span(len(self.slices) - 1) * early / max(1, early + late))
+
+    def span(self, i: int) -> int:
+        """Matrix instructions of slice `i` over which the reads of the next are spread."""
+        return max(1, len(self.slices[i]) - self.margin)
 
     def positions(self, i: int, lag: int) -> list[float]:
         """Where the reads of slice `i` stand: evenly over the slice before, `lag` later. Those of slice 0 come in two groups, before
         and behind the second turn, and are in the iteration before: they count from -steps on."""
-        length, count = len(self.slices[i - 1]), len(self.reads[i])
-        begin = self.start(i) - length + lag
+        length, count = self.span(i - 1), len(self.reads[i])
+        begin = self.start(i) - len(self.slices[i - 1]) + lag
         if i:
             places = [length * k / count for k in range(count)]
         else:
