@@ -68,6 +68,7 @@ FAMILIES = (
     ("10", "Passes and normal forms"),
     ("16", "Launching a kernel"),
     ("17", "Faults of a running kernel"),
+    ("19", "Searching for schedules"),
 )
 SEVERITIES = {"E": "error", "W": "warning", "R": "remark"}
 

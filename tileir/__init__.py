@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         get_device,
         load_code_object,
     )
+    from tileir.tuning import Trial, Tuned, choose, tune
 
 __version__ = "0.1.0"
 
@@ -50,6 +51,7 @@ _HOMES = {
     "tileir.ir.binding": ("LaunchError",),
     "tileir.ir.diagnostics": ("CompileError", "Diagnostic"),
     "tileir.ir.types": ("Elem",),
+    "tileir.tuning": ("Trial", "Tuned", "choose", "tune"),
     "tileir.runtime": (
         "Device",
         "DeviceError",
@@ -112,10 +114,13 @@ __all__ = [
     "Span",
     "Stream",
     "Tile",
+    "Trial",
+    "Tuned",
     "View",
     "benchmark",
     "bf16",
     "cdiv",
+    "choose",
     "compile",
     "compile_many",
     "default_device",
@@ -144,6 +149,7 @@ __all__ = [
     "parse_file",
     "span",
     "symbol",
+    "tune",
     "write_bundle",
 ]  # fmt: skip
 

@@ -1,0 +1,13 @@
+"""Searching for good tile sizes and schedules: `tune` compiles and times candidates, `choose` asks a quick model alone.
+
+    result = tileir.tune(Path("gemm.tile"), "gfx950", {"M": 4096, "N": 4096, "K": 4096})
+    print(result.table(), result.schedule)
+
+`space` says what may vary, `work` reads from the IR what a kernel does for given sizes, `model` estimates clocks from that,
+`trials` compiles and times one candidate, `search` joins them. Everything that is timed is an estimate of the simulator.
+"""
+
+from tileir.tuning.report import Trial, Tuned
+from tileir.tuning.search import Choice, choose, tune
+
+__all__ = ["Choice", "Trial", "Tuned", "choose", "tune"]
