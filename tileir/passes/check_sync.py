@@ -7,6 +7,7 @@ counter came after it, at least. Reaching a conflicting access before it is visi
 
 from __future__ import annotations
 
+from bisect import bisect
 from dataclasses import dataclass, field
 
 from tileir.ir.core import Block, Kernel, Op
@@ -27,9 +28,43 @@ class _Node:
 
     op: Op | None
     next: list[tuple[_Node, Op | None]] = field(default_factory=list["tuple[_Node, Op | None]"])
+    run: _Run | None = None
+    place: int = 0
 
 
 Ends = list[tuple[_Node, "Op | None"]]
+
+
+class _Run:
+    """Ops that always follow each other, with an index of them: most are passed by, when one access is followed."""
+
+    def __init__(self) -> None:
+        self.nodes: list[_Node] = []
+        self.issued = [0]  # vector-memory instructions of the first 0, 1, … ops
+        self.orders: list[int] = []  # places of waits and barriers
+        self.touching: dict[int, list[int]] = {}  # places by group of accesses
+
+    def append(self, node: _Node, op: Op, memory: Memory) -> None:
+        """Puts an op at the end."""
+        node.run, node.place = self, len(self.nodes)
+        if op.name in _ORDERS:
+            self.orders.append(node.place)
+        for group in dict.fromkeys(memory.group(a) for a in memory.of(op)):
+            self.touching.setdefault(group, []).append(node.place)
+        self.issued.append(self.issued[-1] + instructions(op, memory.kernel))
+        self.nodes.append(node)
+
+    def after(self, place: int, group: int) -> tuple[int, Ends]:
+        """Where the way from a place leads that only stops at waits, barriers and accesses of a group: the instructions that it
+        passes by, and what comes next."""
+        stops = [
+            found[i]
+            for found in (self.orders, self.touching.get(group, ()))
+            if (i := bisect(found, place)) < len(found)
+        ]
+        stop = min(stops, default=len(self.nodes))
+        passed = self.issued[stop] - self.issued[place + 1]
+        return passed, [(self.nodes[stop], None)] if stops else self.nodes[-1].next
 
 
 class _Graph:
@@ -49,7 +84,12 @@ class _Graph:
             self.at[op] = node
         return node
 
+    def after(self, node: _Node, group: int) -> tuple[int, Ends]:
+        """What follows a node, past ops of a run that do not matter to a group, and the instructions of these."""
+        return node.run.after(node.place, group) if node.run is not None else (0, node.next)
+
     def _block(self, block: Block, before: Ends) -> Ends:
+        run: _Run | None = None
         for op in block.ops:
             match op.name:
                 case "for":
@@ -61,9 +101,14 @@ class _Graph:
                     ends = [self._block(r, fork) for r in op.regions]
                     before = [e for branch in ends for e in branch] + (fork if len(ends) == 1 else [])
                 case _ if op.name in _ORDERS or self.memory.of(op) or instructions(op, self.kernel):
-                    before = [(self._node(op, before), None)]
+                    node = self._node(op, before)
+                    run = run or _Run()
+                    run.append(node, op, self.memory)
+                    before = [(node, None)]
                 case _:
-                    pass
+                    continue
+            if op.regions:
+                run = None
         return before
 
     def _for(self, op: Op, before: Ends) -> Ends:
@@ -94,9 +139,10 @@ def check_synchronised(kernel: Kernel) -> None:
     found = [_skipped_barrier(op, guard) for guard in kernel.walk() if guard.name == "guard" for op in guard.walk()]
     diagnostics = [d for d in found if d is not None]
     reported: set[Op] = set()
+    most = 1 + max((int(op.attrs.get("vm", 0)) for op in graph.at if op.name == "wait"), default=0)  # type: ignore[arg-type]
     for op in kernel.walk():
         for access in memory.of(op):
-            for later, complete in _too_early(graph, memory, access, extra):
+            for later, complete in _too_early(graph, memory, access, extra, most):
                 if later.op not in reported:
                     reported.add(later.op)
                     diagnostics.append(_message(access, later, complete, memory.single_wave))
@@ -111,13 +157,18 @@ def _skipped_barrier(op: Op, guard: Op) -> Diagnostic | None:
     return Diagnostic("E1031", "a barrier inside a 'guard', which some waves skip", op.loc, "error", notes, "outside")
 
 
-def _too_early(graph: _Graph, memory: Memory, x: Access, extra: dict[Op, Extra]) -> list[tuple[Access, bool]]:
-    """Conflicting accesses that are reached while `x` is not visible, with whether it is complete there."""
+def _too_early(
+    graph: _Graph, memory: Memory, x: Access, extra: dict[Op, Extra], most: int
+) -> list[tuple[Access, bool]]:
+    """Conflicting accesses that are reached while `x` is not visible, with whether it is complete there. Counts of newer
+    instructions from `most` on are alike."""
     found: dict[Access, bool] = {}
     kind = memory.alike(x)
     start: Loops = frozenset()
-    most = 1 + max((int(op.attrs.get("vm", 0)) for op in graph.at if op.name == "wait"), default=0)  # type: ignore[arg-type]
-    pending = [(n, ISSUED, 0, start if loop is None else start | {loop}) for n, loop in graph.at[x.op].next]
+    group = memory.group(x)
+    passed, first = graph.after(graph.at[x.op], group)
+    newer = min(passed, most) if x.counter == VM else 0
+    pending = [(n, ISSUED, newer, start if loop is None else start | {loop}) for n, loop in first]
     seen = set(pending)
     while pending:
         node, phase, newer, crossed = pending.pop()
@@ -139,7 +190,10 @@ def _too_early(graph: _Graph, memory: Memory, x: Access, extra: dict[Op, Extra])
                 now = extra.get(op)
                 if memory.single_wave or (now is not None and enough(phase[0], phase[1], now)):
                     continue  # visible: this path is done
-        for following, loop in node.next:
+        passed, ways = graph.after(node, group)
+        if x.counter == VM:
+            newer = min(newer + passed, most)
+        for following, loop in ways:
             state = (following, phase, newer, crossed if loop is None else crossed | {loop})
             if state not in seen:
                 seen.add(state)

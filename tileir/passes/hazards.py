@@ -7,7 +7,6 @@ between iterations of a loop) do not conflict; LDS buffers are compared by the b
 
 from __future__ import annotations
 
-from collections.abc import Set
 from dataclasses import dataclass
 
 from tileir.ir.core import Block, Kernel, Op, Value
@@ -15,9 +14,12 @@ from tileir.ir.ops.atomic import has_updates_that_commute
 from tileir.ir.registry import get
 from tileir.ir.types import GlobalType, SharedType
 from tileir.passes.lds_sizes import buffer_bytes
+from tileir.passes.meeting import Span, groups
 
 VM, LGKM = "vm", "lgkm"
 Loops = frozenset[Op]
+Way = tuple[tuple[Op, int], ...]
+"""The ops that an op is inside of, with the number of the region, from the outermost."""
 
 
 _WRAPS = 1 << 31
@@ -74,12 +76,16 @@ class Memory:
         for op in kernel.walk():
             for r, region in enumerate(op.regions):
                 self._holder.update((v, (op, r, i)) for i, v in enumerate(region.args))
+        self._way: dict[Op, Way] = {}
+        self._varying: set[Value] = set()  # what is defined inside loops
+        self._find_ways(kernel.body, (), False)
         found = {op: self._accesses(op) for op in kernel.walk()}
-        written = {a.place for accesses in found.values() for a in accesses if a.writes and not a.in_lds}
+        self._group: dict[Access, int] = {}
+        self._find_groups([a for accesses in found.values() for a in accesses if not a.in_lds])
         self.accesses: dict[Op, tuple[Access, ...]] = {
             op: kept
             for op, accesses in found.items()
-            if (kept := tuple(a for a in accesses if a.in_lds or self._contested(a, written)))
+            if (kept := tuple(a for a in accesses if a.in_lds or a in self._group))
         }
         self._relevant: dict[Block, list[Op]] = {}
         self._trace(kernel.body)
@@ -115,9 +121,76 @@ class Memory:
             found.append(Access(op, op.operands[at], (writes or atomic) and not fills, VM))
         return found
 
-    def _contested(self, a: Access, written: Set[Value]) -> bool:
-        """Whether a view is written by somebody (else nobody has to wait for its reads)."""
-        return a.place in written or any(self._may_alias(a.place, view) for view in written)
+    def _find_ways(self, block: Block, way: Way, looped: bool) -> None:
+        for op in block.ops:
+            self._way[op] = way
+            if looped:
+                self._varying.update(op.results)
+            for i, region in enumerate(op.regions):
+                again = looped or op.name in ("for", "while")
+                if again:
+                    self._varying.update(region.args)
+                self._find_ways(region, (*way, (op, i)), again)
+
+    def _find_groups(self, accesses: list[Access]) -> None:
+        """Numbers the groups of accesses of views that may meet. Accesses that meet no other have no number: nobody waits for
+        them."""
+        joined: dict[str, str] = {}  # names of views that may share memory, some also through others
+
+        def name(n: str) -> str:
+            while joined.get(n, n) != n:
+                n = joined[n]
+            return n
+
+        for pair in self.kernel.aliases:
+            joined[name(pair[0])] = name(pair[1])
+        shared = {name(a.place.name) for a in accesses if a.place.name != name(a.place.name)}
+        by_memory: dict[str, list[Access]] = {}
+        for a in accesses:
+            by_memory.setdefault(name(a.place.name), []).append(a)
+        number = 0
+        for memory, mine in by_memory.items():
+            view = mine[0].place.type
+            assert isinstance(view, GlobalType)
+            plain = view.strides is None and memory not in shared
+            for part in self._apart_by_branches(mine):
+                for group in groups(part, len(view.dims) if plain else 0, self._span, _WRAPS):
+                    if self._meet(group):
+                        self._group.update(dict.fromkeys(group, number))
+                        number += 1
+
+    def _apart_by_branches(self, accesses: list[Access], level: int = 0) -> list[list[Access]]:
+        """Accesses that all lie in branches of one `if`, such as the two versions of a kernel, by branch; others in one piece."""
+        ways = [self._way[a.op] for a in accesses]
+        if any(len(way) == level or way[level][0] is not ways[0][level][0] for way in ways):
+            return [accesses]
+        op = ways[0][level][0]
+        if op.name in ("for", "while"):
+            return [accesses]
+        branches: dict[int, list[Access]] = {}
+        for a, way in zip(accesses, ways, strict=True):
+            branches.setdefault(way[level][1], []).append(a)
+        return [part for branch in branches.values() for part in self._apart_by_branches(branch, level + 1)]
+
+    def _meet(self, group: list[Access]) -> bool:
+        """Whether two of a group, of which one writes, can come one after the other."""
+        return any(
+            any(a.writes for a in part)
+            and (len(part) > 1 or any(op.name in ("for", "while") for op, _ in self._way[part[0].op]))
+            for part in self._apart_by_branches(group)
+        )
+
+    def _span(self, a: Access, dim: int) -> Span | None:
+        """Where an access lies in a dimension, if no loop changes that."""
+        start, extent = _index(a.op)[dim]
+        form = self.form(start)
+        if extent is None or any(v in self._varying for v, _ in form.terms):
+            return None
+        return frozenset(form.terms), form.constant, form.constant + extent
+
+    def group(self, access: Access) -> int:
+        """A number that accesses have in common if they may meet: one for all of LDS, others for views."""
+        return -1 if access.in_lds else self._group[access]
 
     def _may_alias(self, a: Value, b: Value) -> bool:
         return a is b or frozenset((a.name, b.name)) in self._aliases
@@ -133,7 +206,7 @@ class Memory:
 
     def ordered(self, first: Access, later: Access, crossed: Loops = frozenset()) -> bool:
         """Whether the order of the two in the text means something: they can touch the same byte, and one writes."""
-        if not (first.writes or later.writes) or first.in_lds != later.in_lds:
+        if not (first.writes or later.writes) or self.group(first) != self.group(later):
             return False
         if first.op.name == later.op.name and all(has_updates_that_commute(a.op) for a in (first, later)):
             return False
@@ -182,14 +255,14 @@ class Memory:
         view = first.place.type
         if first.place is not later.place or not isinstance(view, GlobalType) or view.strides is not None:
             return False
-        outer = [loop for loop in crossed if not any(self._is_inside(loop, other) for other in crossed)]
-        if len(outer) > 1:
-            return False
-        loop = outer[0] if outer else None
         for (i, n), (j, m) in zip(_index(first.op), _index(later.op), strict=True):
             if n is None or m is None:
                 continue
-            if self._dimension_apart(self.form(i), n, self.form(j), m, loop):
+            a, b = self.form(i), self.form(j)
+            # Loops that change nothing in the two forms do not matter.
+            changing = [x for x in crossed if any(v in self._values_inside(x) for v, _ in (*a.terms, *b.terms))]
+            outer = [loop for loop in changing if not any(self._is_inside(loop, other) for other in changing)]
+            if len(outer) <= 1 and self._dimension_apart(a, n, b, m, outer[0] if outer else None):
                 return True
         return False
 

@@ -23,6 +23,7 @@ barrier serve several buffers.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from tileir.ir.core import AttrValue, Block, Kernel, Op
@@ -74,7 +75,10 @@ class _Status:
         return _Status(both, min(self.age, other.age), min(self.passed, other.passed) if both else 0, extra)
 
 
-State = dict[Key, _Status]
+Bucket = tuple[int, bool]
+"""A group of accesses that may meet, and whether they write: what reads meets only what writes."""
+State = dict[Bucket, dict[Key, _Status]]
+"""The pending accesses. The dictionaries in it are never changed: states share them."""
 Checkpoint = tuple[State, Extra]
 """The pending accesses at a point, and what `halves` has counted there."""
 
@@ -103,8 +107,34 @@ class _Checkpoints:
 
 def _join(a: State, b: State) -> State:
     out = dict(a)
-    for key, status in b.items():
-        out[key] = out[key].join(status) if key in out else status
+    for bucket, pending in b.items():
+        mine = out.get(bucket)
+        if mine is None:
+            out[bucket] = pending
+        elif mine is not pending:
+            both = out[bucket] = dict(mine)
+            for key, status in pending.items():
+                both[key] = both[key].join(status) if key in both else status
+    return out
+
+
+def _cross(state: State, loop: Op) -> State:
+    """The same accesses behind the back edge of a loop."""
+    return {
+        bucket: {(x, crossed | {loop}): s for (x, crossed), s in pending.items()} for bucket, pending in state.items()
+    }
+
+
+_NOTHING: dict[Key, _Status] = {}
+
+
+def _changed(state: State, change: Callable[[Key, _Status], _Status | None]) -> State:
+    """Every pending access with another status, or none."""
+    out: State = {}
+    for bucket, pending in state.items():
+        kept = {key: s for key, status in pending.items() if (s := change(key, status)) is not None}
+        if kept:
+            out[bucket] = kept
     return out
 
 
@@ -195,7 +225,9 @@ class _Analysis:
             for inner in reached:
                 self._need(op, inner, state)
         else:
-            clash = next((x for x, y, crossed in self._pairs(op, state) if self.memory.conflict(x, y, crossed)), None)
+            clash = next(
+                (x for x, y, crossed, _ in self._pairs(op, state) if self.memory.conflict(x, y, crossed)), None
+            )
             if clash is not None and self.grow:
                 raise error(
                     "E1033",
@@ -208,16 +240,20 @@ class _Analysis:
         sync = self.syncs.get(op)
         return self._apply(sync, state) if sync else state
 
-    def _pairs(self, op: Op, state: State) -> list[tuple[Access, Access, Loops]]:
-        return [(x, y, crossed) for y in self.memory.of(op) for x, crossed in state]
+    def _pairs(self, op: Op, state: State) -> Iterator[tuple[Access, Access, Loops, _Status]]:
+        """Pending accesses that accesses of `op` may meet."""
+        for y in self.memory.of(op):
+            group = self.memory.group(y)
+            for writes in (False, True) if y.writes else (True,):
+                for (x, crossed), status in state.get((group, writes), _NOTHING).items():
+                    yield x, y, crossed, status
 
     def _need(self, at: Op, op: Op, state: State) -> None:
         """Compares the accesses of `op` with the pending ones; what is missing goes before `at`."""
         planned = self.syncs.get(at, _Sync())
-        for x, y, crossed in self._pairs(op, state):
+        for x, y, crossed, status in self._pairs(op, state):
             if not self.memory.conflict(x, y, crossed):
                 continue
-            status = state[x, crossed]
             waits = status.complete or planned.covers(x.counter, status.age)
             meets = self.memory.single_wave or planned.barrier
             if waits and meets:
@@ -243,23 +279,23 @@ class _Analysis:
         return self._barrier(state) if sync.barrier else state
 
     def _wait(self, counter: str, count: int, state: State) -> State:
-        out: State = {}
-        for (x, crossed), status in state.items():
-            if x.counter == counter and status.age >= count:
-                if self.memory.single_wave:
-                    continue
-                status = _Status(True, status.age, 0, self._now) if not status.complete else status
-            out[x, crossed] = status
-        return out
+        def waited(key: Key, status: _Status) -> _Status | None:
+            if key[0].counter != counter or status.age < count:
+                return status
+            if self.memory.single_wave:
+                return None
+            return status if status.complete else _Status(True, status.age, 0, self._now)
+
+        return _changed(state, waited)
 
     def _barrier(self, state: State, count: int = 1) -> State:
-        out: State = {}
-        for key, s in state.items():
+        def met(key: Key, s: _Status) -> _Status | None:
             if not s.complete:
-                out[key] = s
-            elif not enough(s.passed + count, s.extra, self._now):
-                out[key] = _Status(True, s.age, s.passed + count, s.extra)
-        return out
+                return s
+            gone = enough(s.passed + count, s.extra, self._now)
+            return None if gone else _Status(True, s.age, s.passed + count, s.extra)
+
+        return _changed(state, met)
 
     def _step(self, op: Op, state: State) -> State:
         if op.name in ("barrier", "barrier_of"):
@@ -275,14 +311,17 @@ class _Analysis:
         if not accesses:
             return state
         newer = instructions(op, self.kernel)
-        out = dict(state)
-        if newer:
-            for (x, crossed), status in state.items():
-                if x.counter == VM:
-                    age = min(status.age + newer, _AGE_LIMIT)
-                    out[x, crossed] = _Status(status.complete, age, status.passed, status.extra)
-        # The newest of accesses that are alike is the last to complete: it stands for all.
-        out.update({(self.memory.alike(a), frozenset()): _Status(False, 0) for a in accesses})
+
+        def older(key: Key, s: _Status) -> _Status:
+            if key[0].counter != VM or s.age == _AGE_LIMIT:
+                return s
+            return _Status(s.complete, min(s.age + newer, _AGE_LIMIT), s.passed, s.extra)
+
+        out = _changed(state, older) if newer else dict(state)
+        for a in accesses:
+            bucket = self.memory.group(a), a.writes
+            # The newest of accesses that are alike is the last to complete: it stands for all.
+            out[bucket] = {**out.get(bucket, _NOTHING), (self.memory.alike(a), frozenset()): _Status(False, 0)}
         return out
 
     def _structured(self, op: Op, state: State) -> State:
@@ -299,7 +338,7 @@ class _Analysis:
             checked = self._block(op.regions[0], entry) if op.name == "while" else entry
             end = self._block(op.regions[-1], checked)
             exit_ = checked if op.name == "while" else _join(state, end)
-            around = _join(entry, {(x, crossed | {op}): s for (x, crossed), s in end.items()})
+            around = _join(entry, _cross(end, op))
             if around == entry:
                 return exit_
             entry = around
