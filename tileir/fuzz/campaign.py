@@ -9,16 +9,18 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tileir.fuzz.attention import random_attention
+from tileir.fuzz.coverage import Coverage
 from tileir.fuzz.execute import Case, Outcome, execute
 from tileir.fuzz.generate import Limits, Seeded, random_kernel
 from tileir.fuzz.mutate import mutate_and_read
 from tileir.fuzz.products import random_product
 from tileir.fuzz.reduce import reduce_kernel
-from tileir.ir.core import Kernel, Module
+from tileir.ir.core import Kernel, Module, Schedule
 from tileir.ir.printer import print_module
 
-KINDS = ("general", "product", "text")
-"""Any ops with every bit defined; around matrix products; mutated text for the parser."""
+KINDS = ("general", "product", "attention", "text")
+"""Any ops with every bit defined; around matrix products; two products in a loop with masks; mutated text for the parser."""
 
 LIMITS = Limits(
     exact=True,
@@ -27,7 +29,7 @@ LIMITS = Limits(
     ops=16,
     exclude=frozenset({"mma"}),  # products have a kind of their own
 )
-_SIZES = (1, 2, 5, 7, 16, 31, 33, 64, 100, 128)
+_SIZES = (0, 1, 2, 5, 7, 16, 31, 33, 64, 100, 128)
 
 
 @dataclass(frozen=True)
@@ -49,20 +51,28 @@ class Result:
     seed: int
     outcome: Outcome
     failure: Failure | None = None
+    coverage: Coverage | None = None
 
 
 def program(kind: str, seed: int, chips: tuple[str, ...]) -> tuple[Kernel, Case]:
     """The kernel of a seed and how it is run: the same on every machine."""
     choices = Seeded(seed)
+    schedules: tuple[Schedule, ...] = ()
+    known: dict[str, int] = {}
     if kind == "product":
-        kernel, values = random_product(choices), "integers"
+        kernel, schedules = random_product(choices)
+        values = "integers"
+    elif kind == "attention":
+        kernel, schedules, known = random_attention(choices)
+        values = "integers"
     else:
         kernel, values = replace(random_kernel(choices, LIMITS), fp="strict"), "special"
         kernel.attrs["waves"] = choices.pick([1, 2, 4, 8])
     names = {d for a in kernel.args for d in getattr(a.type, "dims", ()) if isinstance(d, str)}
-    sizes = {name: choices.pick(_SIZES) for name in sorted(names)}
+    sizes = {name: choices.pick(_SIZES) for name in sorted(names - known.keys())} | known
     boundaries = choices.integer(0, 7) == 0
-    return kernel, Case(chips, sizes, choices.pick([0, 1, 3, 8]), choices.integer(0, 99), values, boundaries)
+    gap, drawn = choices.pick([0, 1, 3, 8]), choices.integer(0, 99)
+    return kernel, Case(chips, sizes, gap, drawn, values, boundaries, schedules)
 
 
 def try_one(kind: str, seed: int, chips: tuple[str, ...]) -> Result:
@@ -73,11 +83,13 @@ def try_one(kind: str, seed: int, chips: tuple[str, ...]) -> Result:
         return Result(kind, seed, outcome, Failure(kind, seed, outcome, text, text) if message else None)
     kernel, case = program(kind, seed, chips)
     outcome = execute(kernel, case)
+    coverage = Coverage.of(kernel, case)
     if outcome.kind != "wrong":
-        return Result(kind, seed, outcome)
+        return Result(kind, seed, outcome, coverage=coverage)
     small = reduce_kernel(kernel, lambda k: execute(k, case).signature == outcome.signature)
-    failure = Failure(kind, seed, execute(small, case), print_module(Module([small])), print_module(Module([kernel])))
-    return Result(kind, seed, outcome, failure)
+    reduced = print_module(Module([small], list(case.schedules)))
+    failure = Failure(kind, seed, execute(small, case), reduced, print_module(Module([kernel], list(case.schedules))))
+    return Result(kind, seed, outcome, failure, coverage)
 
 
 def campaign(
@@ -127,12 +139,17 @@ class Summary:
     outcomes: Counter[str]
     rejected: Counter[str]
     failures: list[Failure]
+    kinds: Counter[str]
+    coverage: Coverage
 
     @staticmethod
     def of(results: Iterable[Result], each: Callable[[Result, Summary], None]) -> Summary:
-        s = Summary(Counter(), Counter(), [])
+        s = Summary(Counter(), Counter(), [], Counter(), Coverage())
         for r in results:
             s.outcomes[r.outcome.kind] += 1
+            s.kinds[f"{r.kind} {r.outcome.kind}"] += 1
+            if r.coverage is not None:
+                s.coverage.add(r.coverage)
             if r.outcome.kind == "rejected":
                 s.rejected[r.outcome.message] += 1
             if r.failure is not None:
@@ -145,11 +162,13 @@ class Summary:
             {
                 "programs": sum(self.outcomes.values()),
                 "outcomes": dict(sorted(self.outcomes.items())),
+                "kinds": dict(sorted(self.kinds.items())),
                 "rejected": dict(sorted(self.rejected.items())),
                 "failures": [
                     {"kind": f.kind, "seed": f.seed, "stage": f.outcome.stage, "message": f.outcome.message}
                     for f in self.failures
                 ],
+                "coverage": self.coverage.table(),
             },
             indent=2,
         )

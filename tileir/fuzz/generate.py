@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
+from tileir.fuzz.constructs import function, masked_loop, talk
 from tileir.ir import expr, registry
 from tileir.ir.builder import Builder, Names
 from tileir.ir.core import AttrValue, Block, Kernel, Op, Text, Value
@@ -92,7 +93,7 @@ class Limits:
     """Only kernels of which every bit is defined: no sums of floats, no functions, no bits of NaN."""
 
 
-class _Maker:
+class Maker:
     """Appends random ops; `pool` are the values in scope."""
 
     def __init__(self, choices: Choices, limits: Limits, builder: Builder, views: list[Value]):
@@ -101,6 +102,7 @@ class _Maker:
         self.b = builder
         self.views = views
         self.pool: list[Value] = []
+        self.ids: list[Value] = []
         self.depth = 0
         self.in_guard = False
         self.line = 0
@@ -150,6 +152,9 @@ class _Maker:
         else:
             value = self.pick([0.0, 1.0, -0.5, 2.5, 1e-3]) if self.choices.boolean() else self.choices.real()
         return self.emit("constant", attrs={"value": value}, types=[scalar(elem)])
+
+    def number(self, value: int) -> Value:
+        return self.emit("constant", attrs={"value": value}, types=[scalar(I32)])
 
     def index(self) -> Value:
         scalars = [v for v in self.pool if v.type in (scalar(I32), scalar(I64))]
@@ -489,9 +494,10 @@ class _Maker:
             "narrow": self.narrow, "repack": self.repack,
         }  # fmt: skip
         if not self.in_guard:
-            steps |= {"assert": self.assertion}
+            steps |= {"assert": self.assertion, "talk": lambda: talk(self)}
         if self.limits.control and self.depth < self.limits.depth:
             steps |= {"for": self.loop, "while": self.counting_while, "if": self.branch, "guard": self.guard}
+            steps |= {"masked_loop": lambda: masked_loop(self)}
         self.pick([s for n, s in steps.items() if n not in self.limits.exclude])()
 
 
@@ -524,17 +530,20 @@ def random_kernel(choices: Choices, limits: Limits | None = None) -> Kernel:
         args.append(Value(f"A{i}", GlobalType(choices.pick(elems), dims, strides)))
     views = list(args)
     args += [Value("s", scalar(F32)), Value("n", scalar(I32))]
-    names = Names({a.name for a in args} | {f"{x}{i}" for x in "OP" for i in range(limits.outputs)})
-    maker = _Maker(choices, limits, Builder(Block(), names), views)
+    names = Names({a.name for a in args} | {f"{x}{i}" for x in "OP" for i in range(limits.outputs)} | {"F"})
+    maker = Maker(choices, limits, Builder(Block(), names), views)
     maker.pool += [a for a in args if isinstance(a.type, TileType) and a.type.elem.name in limits.elems]
     rank = choices.integer(1, 3)
     ids = maker.b.op("program_id", num_results=rank, hint="i")
     maker.pool += ids.results
+    maker.ids = list(ids.results)
     symbols = [d for v in views if isinstance(v.type, GlobalType) for d in v.type.dims if isinstance(d, str)]
     if symbols and choices.boolean():
         symbol = symbols[0]
         maker.emit("dim", attrs={"symbol": symbol})
-    for _ in range(choices.integer(1, limits.ops)):
+    for _ in range(
+        choices.integer(1, choices.pick([*[limits.ops // 4 + 1] * 3, limits.ops // 2, limits.ops]))
+    ):  # many small
         maker.step()
     sizes = [choices.integer(1, 3) for _ in range(rank)]
     place = maker.b.constant(0, I32)
@@ -562,6 +571,13 @@ def random_kernel(choices: Choices, limits: Limits | None = None) -> Kernel:
             args.append(view)
             access[0] = view
         maker.b.op("store", [value, *access], spans=tuple(spans))
+    if limits.exact and "function" not in limits.exclude and choices.integer(0, 2) == 0:
+        value = function(maker)
+        if value is not None:
+            view = Value("F", GlobalType(value.tile.elem, (math.prod(sizes), *value.tile.shape)))
+            args.append(view)
+            start = [maker.b.constant(0, I32)] * value.tile.rank
+            maker.b.op("store", [value, view, place, *start], spans=(None, *value.tile.shape))
     kernel = Kernel(
         choices.pick(["k", "mma", "for_1"]),
         _params(choices),
