@@ -103,6 +103,13 @@ class Product:
         return (m + n) * k * (1 if self.dtype == "fp8" else 2)
 
     @property
+    def grid(self) -> tuple[int, int]:
+        """Waves over rows and columns that read least from LDS, at least two of each."""
+        m, n, _ = self.tile
+        found = [(rows, self.waves // rows) for rows in range(2, self.waves // 2 + 1) if self.waves % rows == 0]
+        return min(found, key=lambda g: (m / g[0] + n / g[1], g))
+
+    @property
     def name(self) -> str:
         m, n, k = self.tile
         return f"{self.chip} {self.dtype} {m}x{n}x{k}{' M-contiguous A' if self.a_columns else ''}, {self.waves} waves"
@@ -123,8 +130,8 @@ class Product:
             a_at="%k +: BK, %i * BM +: BM" if self.a_columns else "%i * BM +: BM, %k +: BK",
             a_factor="transpose(%a)" if self.a_columns else "%a",
             chip=self.chip,
-            rows=2,
-            columns=self.waves // 2,
+            rows=self.grid[0],
+            columns=self.grid[1],
             depth=depth,
             way="direct" if direct else "via_registers",
         )

@@ -22,6 +22,7 @@ from tileir.ir.rewriter import Rewriter, rewrite
 from tileir.ir.types import GlobalType, TileType
 from tileir.passes.base import Context, Pass
 from tileir.passes.loop_stages import MOST_DEPTH
+from tileir.passes.mfma_choice import instructions
 from tileir.target import Target
 
 ROW_BYTES = 64  # of a tile of k: what one read of each lane group takes, and half a cache line
@@ -100,7 +101,7 @@ def _factor(loop: Op, target: Target) -> int:
         return 1
     loads = [op for op in body.ops if op.name == "load"]
     most = min(_most(op, loop, size) for op in loads)
-    deepest = max(_deepest(op) for op in body.ops if op.name == "mma")
+    deepest = max(_deepest(op, target) for op in body.ops if op.name == "mma")
     depths = [d for op in loads if isinstance(d := op.attrs.get("depth", 0), int) and d]
     if most < 2 or 1 in depths or not all(_is_contracted(op, body) for op in loads):
         return 1
@@ -118,10 +119,16 @@ def _factor(loop: Op, target: Target) -> int:
     return factor
 
 
-def _deepest(op: Op) -> int:
-    """k of the instruction that the text states for a product, 0 if none."""
-    instr = op.attrs.get("instr")
-    return instr[2] if isinstance(instr, tuple) and len(instr) == 3 else 0
+def _deepest(op: Op, target: Target) -> int:
+    """The least k that a product needs for its full rate: that of the instruction that the text states, or of one that fits the
+    part of each wave, where the text states the waves."""
+    instr, waves = op.attrs.get("instr"), op.attrs.get("waves")
+    if isinstance(instr, tuple) and len(instr) == 3:
+        return instr[2]
+    shape = op.result.tile.shape
+    parts = [n // w for n, w in zip(shape, waves, strict=True)] if isinstance(waves, tuple) and waves else shape
+    fitting = [i.k for i in instructions(op, target) if not any(n % i.m for n in parts)]
+    return min(fitting, default=0)
 
 
 def _most(op: Op, loop: Op, size: int) -> int:

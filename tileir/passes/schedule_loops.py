@@ -238,9 +238,14 @@ class Scheduler(Pipeliner):
         if not shape.two_turns:
             _spread(events, shape.first_turn, n, [*stores, *loads])
             return
-        _spread(events, shape.first_turn, shape.second_turn, stores)
+        # What is written first was loaded last: LLVM's wait for it serves the others of its half.
+        half = -(-len(stores) // 2)
+        middle = exact((shape.first_turn + shape.second_turn) / 2)
+        _spread(events, shape.first_turn, middle, stores[:half][::-1])
+        _spread(events, middle, shape.second_turn, stores[half:][::-1])
         events.append((shape.second_turn, -1, lambda: self.turn(count(shape.second_turn, two), lgkm=bool(keys))))
-        _spread(events, shape.first_turn, n, loads)
+        # The first new load is on its way before the second half is waited for, so that nothing drains the counter.
+        _spread(events, exact(middle - (middle - shape.first_turn) / max(1, half)), n, loads)
 
     # -- the loop ------------------------------------------------------------------------------------------------
 
