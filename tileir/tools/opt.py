@@ -44,6 +44,8 @@ examples:
     tileir-opt gemm.tile --target gfx942 -D BM=128 -D T=f16 --emit asm
   put the spaces of a file in order:
     tileir-opt gemm.tile --format -o gemm.tile
+  with the tile sizes that suit some sizes of the problem:
+    tileir-opt gemm.tile --target gfx950 --shape M=16,N=4096,K=4096 -o skinny.hsaco
   look at the IR after one pass, after all, or only check a file and print its canonical form:
     tileir-opt gemm.tile --target gfx950 --stop-after assign-layouts
     tileir-opt gemm.tile --target gfx950 --print-after-all --emit tile
@@ -78,6 +80,13 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument(
         "--schedule", default="", metavar="NAME", help="a schedule by name (default: the first that applies)"
+    )
+    p.add_argument(
+        "--shape",
+        action="append",
+        default=[],
+        metavar="M=512,N=512",
+        help="choose tile sizes that -D leaves open for these sizes, by a quick model (docs/tuning.md); the kernel takes any sizes",
     )
     p.add_argument(
         "--emit",
@@ -180,6 +189,8 @@ def _main(argv: Sequence[str]) -> int:
         write_output(args.output, format_text(text, name))
         return EXIT_OK
     log = Log()
+    if args.shape:
+        _choose(args, text, name)
     if args.bundle:
         return _bundle(args, text, name, log)
     if args.verify_diagnostics:
@@ -192,6 +203,21 @@ def _main(argv: Sequence[str]) -> int:
     report(log.diagnostics, {name: text}, remarks=args.remarks)
     write_output(args.output, data)
     return EXIT_OK
+
+
+def _choose(args: argparse.Namespace, text: str, name: str) -> None:
+    """Sets parameters that are left open to what suits the sizes, and says so."""
+    from tileir.tools.inputs import settings
+    from tileir.tuning import choose
+
+    given = settings(args.shape, "--shape")
+    if not all(v.isdecimal() and int(v) for v in given.values()):
+        raise UsageError(f"--shape {','.join(args.shape)}: a size is an integer from 1 on")
+    shape = {n: int(v) for n, v in given.items()}
+    choice = choose(text, args.target, shape, kernel=args.kernel, params=args.parameters, filename=name)
+    for n, value in choice.params.items():
+        args.parameters[n] = str(value)
+        print(f"{name}: chosen for these sizes: -D {n}={value}", file=sys.stderr)
 
 
 def _bundle(args: argparse.Namespace, text: str, name: str, log: Log) -> int:
@@ -233,6 +259,10 @@ def _check(args: argparse.Namespace) -> None:
         args.emit or args.stop_after or args.start_from or args.explain_lds or args.explain_layouts or args.define
     ):
         raise UsageError("--format only formats: leave the options of compilation away")
+    if args.shape and (args.bundle or args.format or args.start_from):
+        raise UsageError(
+            "--shape chooses parameters of a text from its beginning; leave --bundle, --format, --start-from away"
+        )
     if args.explain_layouts and (args.emit or args.stop_after or args.explain_lds or args.start_from in LATER_STAGES):
         raise UsageError(
             "--explain-layouts reports on what assign-layouts chooses; leave other outputs and stages away"

@@ -129,7 +129,7 @@ def tune(
     from tileir.simulator.timing.estimate import DEFAULT_PRODUCTS  # loads the simulator's engine
 
     task = _Task.of(source, filename, target, shape, kernel, params or {})
-    task.arguments, task.seed = tuple(arguments), seed
+    task.give(arguments, seed)
     task.product = product or DEFAULT_PRODUCTS[task.target.name]
     task.keep_defaults = keep_defaults
     with_progress = progress or (lambda done, total, trial: None)
@@ -227,9 +227,32 @@ class _Task:
                     found.loc,
                     legal=f"a size for each: {','.join(f'{s}=…' for s in missing)}",
                 )
+            unknown = [s for s in shape if s not in found.symbols()]
+            if unknown:
+                raise error(
+                    "E1907",
+                    f"kernel '{found.name}' has no dimension {', '.join(unknown)}",
+                    found.loc,
+                    legal=", ".join(found.symbols()) or "none",
+                )
             return cls(text, filename, found, chip, shape, space_of(text, filename, found.name, chip, params))
         except CompileError as e:
             raise CompileError(e.diagnostics, {filename: text}) from None
+
+    def give(self, arguments: Sequence[str], seed: int) -> None:
+        """Arguments as texts. Raises CompileError for one that the kernel does not have."""
+        names = [a.name for a in self.kernel.args]
+        for text in arguments:
+            name = text.partition("=")[0].strip().removeprefix("%")
+            if name not in names:
+                e = error(
+                    "E1908",
+                    f"kernel '{self.kernel.name}' has no argument %{name}",
+                    self.kernel.loc,
+                    legal=", ".join(f"%{n}" for n in names) or "none",
+                )
+                raise CompileError(e.diagnostics, {self.filename: self.text})
+        self.arguments, self.seed = tuple(arguments), seed
 
     # -- ranking ---------------------------------------------------------------------------------------------------------
 

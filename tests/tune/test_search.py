@@ -1,0 +1,205 @@
+"""The search: what it proposes is what it timed, and does not depend on who did the work."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+import tileir
+from tileir import kernels
+from tileir.tuning.executors import UnknownExecutor, executor_of
+from tileir.tuning.trials import Order, carry_out
+
+SHAPE = {"M": 64, "N": 48, "K": 100}
+SPACE = {"BM": (16, 32), "BN": (16, 64), "BK": 64}
+
+
+def search(executor: Executor | None = None, **more: Any) -> tileir.Tuned:
+    return tileir.tune(
+        kernels.source("gemm"), "gfx950", SHAPE, params=SPACE, trials=3, executor=executor, filename="gemm.tile", **more
+    )
+
+
+@pytest.fixture(scope="module")
+def found() -> tileir.Tuned:
+    return search()
+
+
+def test_the_file_as_it_is_comes_first(found: tileir.Tuned) -> None:
+    assert found.baseline.directives is None
+    assert found.baseline.result.usable and len(found.trials) == 4
+    assert found.best.result.estimated_seconds == min(t.result.estimated_seconds for t in found.trials)
+    assert found.speedup >= 1
+
+
+def test_the_text_reproduces_the_estimate(found: tileir.Tuned) -> None:
+    module = tileir.parse(found.text, params={"BK": 64})
+    (schedule,) = module.schedules
+    assert schedule.applies and schedule.name == found.name
+    assert {n: module.kernels[0].params[n] for n in found.best.params} == found.best.params
+    shape = ",".join(f"{k}={v}" for k, v in SHAPE.items())
+    again = carry_out(Order(found.text, "tuned.tile", "gemm", "gfx950", shape, {"BK": 64}))
+    assert again.clocks == found.best.result.clocks
+    assert again.vgprs == found.best.result.vgprs
+
+
+def test_the_schedule_is_canonical(found: tileir.Tuned) -> None:
+    from tileir.ir.printer import print_schedule
+
+    (schedule,) = tileir.parse(found.text, params={"BK": 64}).schedules
+    assert print_schedule(schedule) == found.schedule
+    assert found.text.endswith(found.schedule)
+
+
+def test_threads_give_the_same(found: tileir.Tuned) -> None:
+    done: list[tuple[int, int]] = []
+    with ThreadPoolExecutor(2) as pool:
+        again = search(pool, progress=lambda n, total, trial: done.append((n, total)))
+    assert again == found
+    assert sorted(done) == [(1, 4), (2, 4), (3, 4), (4, 4)]
+
+
+def test_processes_give_the_same(found: tileir.Tuned) -> None:
+    with executor_of("processes", 2) as pool:
+        assert search(pool).json() == found.json()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("distributed") is None, reason="distributed is not installed")
+def test_a_cluster_gives_the_same(found: tileir.Tuned) -> None:
+    from dask.distributed import LocalCluster  # type: ignore[import-not-found]
+
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
+        executor_of(f"dask:{cluster.scheduler_address}", 1) as pool,
+    ):
+        assert search(pool).json() == found.json()
+
+
+def test_executors_that_do_not_exist() -> None:
+    for kind in ("fibres", "dask:"):
+        with pytest.raises(UnknownExecutor), executor_of(kind, 2):
+            pass
+
+
+class Broken(Executor):
+    """Loses every second order."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.count += 1
+        future: Future[Any] = Future()
+        if self.count % 2 == 0:
+            future.set_exception(RuntimeError("the worker died"))
+        else:
+            future.set_result(fn(*args, **kwargs))
+        return future
+
+
+def test_an_executor_that_breaks_loses_candidates_not_the_search() -> None:
+    found = search(Broken())
+    lost = [t for t in found.trials if t.code == "E1906"]
+    assert lost and "the worker died" in lost[0].result.diagnostic.message  # type: ignore[union-attr]
+    assert found.best.result.usable
+    assert "E1906" in found.table() and found.json()["trials"][1]["diagnostic"]["code"] == "E1906"
+
+
+# -- candidates that fail --------------------------------------------------------------------------------------------
+
+
+def test_candidates_that_do_not_compile_are_listed_with_their_code() -> None:
+    # about registers: the model is told nothing of a tile that elementwise work needs
+    source = """tileir 1
+
+kernel @rows<B: int = 1>(%X: global<f64[M, 8192]>, %Y: global<f64[M, 8192]>) grid(cdiv(M, B)) {
+  %i = program_id()
+  %x = load(%X[%i * B +: B, 0 +: 8192])
+  %y = %x * reduce_add(%x, axis = 1)
+  store(%y / reduce_add(%y, axis = 1) + %x, %Y[%i * B +: B, 0 +: 8192])
+}
+"""
+    found = tileir.tune(source, "gfx942", {"M": 8}, params={"B": (1, 16)}, trials=1, filename="rows.tile")
+    assert [t.code for t in found.trials] == ["", "E0863"]
+    assert found.best is found.baseline and found.schedule == "" and found.text == source
+    assert any("E0863" in line and "B=16" in line for line in found.table().splitlines())
+    assert "the file as it is, is the best of what was tried" in found.notes
+
+
+def test_if_nothing_can_be_used_the_error_says_why() -> None:
+    source = kernels.source("gemm").replace("mma(", "mma<instr = [16, 16, 4]>(")
+    with pytest.raises(tileir.CompileError) as e:
+        tileir.tune(source, "gfx950", SHAPE, params=SPACE, trials=2, filename="gemm.tile")
+    (d,) = e.value.diagnostics
+    assert d.code == "E1901" and d.loc.file == "gemm.tile" and d.loc.line == 4
+    assert all("[E0" in n.message for n in d.notes) and d.notes
+
+
+def test_sizes_that_are_missing() -> None:
+    with pytest.raises(tileir.CompileError, match=r"\[E1905\] the sizes of K, N are not known"):
+        tileir.tune(kernels.source("gemm"), "gfx950", {"M": 64})
+
+
+# -- by the quick model alone ----------------------------------------------------------------------------------------
+
+
+def seconds(kernel: str, chip: str, shape: dict[str, int], params: dict[str, int]) -> float:
+    sizes = ",".join(f"{k}={v}" for k, v in shape.items())
+    result = carry_out(Order(kernels.source(kernel), "k.tile", kernel, chip, sizes, params))
+    return result.estimated_seconds if result.usable else math.inf
+
+
+def bindings(space: dict[str, tuple[int, ...]]) -> Iterator[dict[str, int]]:
+    if not space:
+        yield {}
+        return
+    (name, values), *rest = space.items()
+    for v in values:
+        for other in bindings(dict(rest)):
+            yield {name: v, **other}
+
+
+def held(kernel: str, chip: str, shape: dict[str, int], space: dict[str, tuple[int, ...]]) -> None:
+    """What the model chooses is no slower than the defaults, and within a tenth of the best of a space."""
+    choice = tileir.choose(kernels.source(kernel), chip, shape)
+    chosen = seconds(kernel, chip, shape, choice.params)
+    assert chosen <= seconds(kernel, chip, shape, {})
+    best = min(seconds(kernel, chip, shape, p) for p in bindings(space))
+    assert chosen <= 1.1 * best, (choice, chosen, best)
+
+
+@pytest.mark.parametrize("chip", ["gfx942", "gfx950"])
+def test_small_products(chip: str) -> None:
+    held("gemm", chip, {"M": 64, "N": 64, "K": 64}, {"BM": (16, 64), "BN": (16, 64)})
+
+
+SPACES = {
+    "skinny": ("gemm", {"M": 16, "N": 4096, "K": 4096}, {"BM": (16, 32, 64), "BN": (16, 32, 64, 128), "BK": (64, 128)}),
+    "square": ("gemm", {"M": 4096, "N": 4096, "K": 4096}, {"BM": (64, 128, 256), "BN": (128, 256)}),
+    "split": ("gemm_split_k", {"M": 16, "N": 4096, "K": 4096}, {"BM": (16,), "BN": (16, 64, 256), "S": (1, 4, 8, 16)}),
+    "long": ("gemm_split_k", {"M": 64, "N": 64, "K": 8192}, {"BM": (16, 64), "BN": (16, 64), "S": (1, 8, 32)}),
+}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("chip", ["gfx942", "gfx950"])
+@pytest.mark.parametrize("name", sorted(SPACES))
+def test_the_choice_against_an_exhaustive_search(name: str, chip: str) -> None:
+    held(SPACES[name][0], chip, *SPACES[name][1:])
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("chip", ["gfx942", "gfx950"])
+def test_a_larger_search(chip: str) -> None:
+    shape = {"M": 2048, "N": 2048, "K": 2048}
+    with executor_of("processes", 2) as pool:
+        found = tileir.tune(kernels.source("gemm"), chip, shape, trials=24, executor=pool)
+    assert len(found.trials) == 25 and found.speedup > 1.1
+    assert all(t.result.usable or t.code for t in found.trials)
+    chosen = seconds("gemm", chip, shape, tileir.choose(kernels.source("gemm"), chip, shape).params)
+    assert found.best.result.estimated_seconds <= chosen
