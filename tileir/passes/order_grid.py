@@ -1,5 +1,9 @@
 """Decides in which order the workgroups of a grid run: neighbours share a chiplet's cache.
 
+What a schedule says (`order`) is done. Without that, a kernel gets chunks and windows by the rule of `grid_rules` if its workgroups
+read something alike along block rows and something else along block columns, and all do the same work. The kernel itself chooses between
+windows of rows and of columns, and their height, from the sizes it is launched with. Other kernels keep the order of the hardware.
+
 The hardware hands workgroup number L = x + y · gx of each plane to chiplet (XCD) L mod n. The pass replaces the first two
 results of `program_id` by a bijection of L, in two steps.
 
@@ -10,7 +14,8 @@ results of `program_id` by a bijection of L, in two steps.
 2. Windows. Positions run down `window` block rows before they go to the next column; the last window may be lower. Without
    `window` they run down whole columns, as the hardware does.
 
-Both steps are exact for every grid. For a grid of 4 x 3 on 2 chiplets with chunk = 2, window = 2 (entry: L, chiplet L mod 2):
+By rule, a last window of less than half the height joins the one before it, so that none is thin. All is exact for every grid. For
+a grid of 4 x 3 on 2 chiplets with chunk = 2, window = 2 (entry: L, chiplet L mod 2):
 
     column     0       1       2
     row 0    0 (0)   1 (1)   4 (0)       positions 0 1 | 2 3 | 4 5 | 6 7 | 8 9 | 10 11 are of chiplets
@@ -33,17 +38,25 @@ All arithmetic is 32 bits wide and exact as long as a plane has less than 2^31 w
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from tileir.ir.core import Kernel, Op, Value
-from tileir.ir.expr import Expr
+from tileir.ir.core import Block, Kernel, Op, Value
+from tileir.ir.expr import Expr, integer, symbol
 from tileir.ir.rewriter import Rewriter, rewrite
-from tileir.ir.types import I32, scalar
+from tileir.ir.types import I1, I32, I64, scalar
 from tileir.passes.base import Context, Pass
+from tileir.passes.grid_rules import LARGE, Chip, OrderRule, order_rule, traffic
+from tileir.passes.grid_sharing import Footprint, Sharing, sharing
+from tileir.target import Target
 
 T = TypeVar("T")
+
+MOST_PER_CU = 2
+"""Workgroups on a CU that the order counts on where LDS would hold more: registers are not known yet. (Assumed.)"""
 
 
 class Arithmetic(Protocol, Generic[T]):
@@ -51,12 +64,12 @@ class Arithmetic(Protocol, Generic[T]):
 
     def constant(self, n: int) -> T: ...
     def op(self, name: str, a: T, b: T) -> T:
-        """add, sub, mul, div, mod or min."""
+        """add, sub, mul, div, mod, min, max, shl, shr or and."""
         ...
 
-    def select_less(self, a: T, b: T, then: T, otherwise: T) -> T:
-        """`then` where a < b."""
-        ...
+    def less(self, a: T, b: T) -> T: ...
+
+    def select(self, condition: T, then: T, otherwise: T) -> T: ...
 
 
 def remap(
@@ -87,7 +100,45 @@ def _chunks(a: Arithmetic[T], linear: T, size: T, xcds: int, chunk: int | None) 
     block = a.op("add", a.op("mul", a.op("div", turn, c), n), xcd)
     in_round = a.op("add", a.op("mul", block, c), a.op("mod", turn, c))
     rest = _rest(a, a.op("sub", linear, full), a.op("sub", size, full), n)
-    return a.select_less(linear, full, in_round, a.op("add", full, rest))
+    return a.select(a.less(linear, full), in_round, a.op("add", full, rest))
+
+
+def remap_by_rule(
+    a: Arithmetic[T], linear: T, rows: T, columns: T, rule: OrderRule, *, rows_kept: T, columns_kept: T
+) -> tuple[T, T]:
+    """Row and column that workgroup `linear` of a grid of rows x columns works on by a rule, if it `applies`.
+
+    rows_kept, columns_kept: whether what follows from the block row (the block column) stays in the last-level cache.
+    """
+    c = a.constant
+    log, turned = _windows(a, rule, rows_kept, columns_kept)
+    down, along = a.select(turned, columns, rows), a.select(turned, rows, columns)
+    position = _chunks(a, linear, a.op("mul", rows, columns), rule.xcds, rule.chunk)
+    height = a.op("shl", c(1), log)
+    windows = a.op("max", a.op("shr", a.op("add", down, a.op("shr", height, c(1))), log), c(1))
+    area = a.op("shl", along, log)
+    last = a.op("sub", windows, c(1))
+    number = a.op("min", a.op("div", position, area), last)
+    within = a.op("sub", position, a.op("mul", number, area))
+    first = a.op("shl", number, log)
+    height = a.select(a.less(number, last), height, a.op("sub", down, first))
+    across = a.op("div", within, height)
+    at = a.op("add", first, a.op("sub", within, a.op("mul", across, height)))
+    return a.select(turned, across, at), a.select(turned, at, across)
+
+
+def applies(a: Arithmetic[T], rows: T, columns: T, rule: OrderRule) -> T:
+    """Whether a grid is neither so small nor so large that it keeps the order of the hardware."""
+    size = a.op("mul", rows, columns)
+    return a.op("and", a.less(a.constant(rule.small), size), a.less(size, a.constant(LARGE)))
+
+
+def _windows(a: Arithmetic[T], rule: OrderRule, rows_kept: T, columns_kept: T) -> tuple[T, T]:
+    """log2 of the height of windows, and whether they are turned. Between equal heights nothing is chosen."""
+    near, across, far = (a.constant(n) for n in (rule.near, rule.turned, rule.far))
+    log = far if rule.turned == rule.far else a.select(rows_kept, across, far)
+    log = log if rule.near == rule.turned == rule.far else a.select(columns_kept, near, log)
+    return log, a.select(columns_kept, a.constant(False), rows_kept)
 
 
 def _rest(a: Arithmetic[T], linear: T, size: T, n: T) -> T:
@@ -105,33 +156,39 @@ class Numbers:
         return n
 
     def op(self, name: str, a: Any, b: Any) -> Any:
-        match name:
-            case "add":
-                return a + b
-            case "sub":
-                return a - b
-            case "mul":
-                return a * b
-            case "div":
-                return a // b
-            case "mod":
-                return a % b
-            case _:
-                return np.minimum(a, b)
+        return _NUMBERS[name](a, b)
 
-    def select_less(self, a: Any, b: Any, then: Any, otherwise: Any) -> Any:
-        return np.where(np.less(a, b), then, otherwise)
+    def less(self, a: Any, b: Any) -> Any:
+        return np.less(a, b)
+
+    def select(self, condition: Any, then: Any, otherwise: Any) -> Any:
+        return np.where(condition, then, otherwise)
+
+
+_NUMBERS: dict[str, Callable[[Any, Any], Any]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "div": operator.floordiv,
+    "mod": operator.mod,
+    "min": np.minimum,
+    "max": np.maximum,
+    "shl": np.left_shift,
+    "shr": np.right_shift,
+    "and": np.bitwise_and,
+}
 
 
 class Emitter:
     """The mapping as ops. Division and remainder by powers of two become shifts and masks: all values are
-    non-negative."""
+    non-negative. short: they are also below `LARGE`, which code generation is told where that makes a division shorter."""
 
-    def __init__(self, rw: Rewriter):
+    def __init__(self, rw: Rewriter, short: bool = False):
         self.rw = rw
+        self.short = short
 
     def constant(self, n: int) -> Value:
-        return self.rw.constant(n, I32)
+        return self.rw.constant(n, I1 if isinstance(n, bool) else I32)
 
     def op(self, name: str, a: Value, b: Value) -> Value:
         n = b.owner.attrs["value"] if b.owner is not None and b.owner.name == "constant" else None
@@ -139,10 +196,15 @@ class Emitter:
             if name == "div":
                 return self.rw.value("shr", [a, self.constant(n.bit_length() - 1)])
             return self.rw.value("and", [a, self.constant(n - 1)])
+        if name == "div" and self.short:
+            a, b = (self.rw.value("and", [v, self.constant(LARGE - 1)]) for v in (a, b))
         return self.rw.value(name, [a, b])
 
-    def select_less(self, a: Value, b: Value, then: Value, otherwise: Value) -> Value:
-        return self.rw.value("where", [self.rw.value("lt", [a, b]), then, otherwise])
+    def less(self, a: Value, b: Value) -> Value:
+        return self.rw.value("lt", [a, b])
+
+    def select(self, condition: Value, then: Value, otherwise: Value) -> Value:
+        return self.rw.value("where", [condition, then, otherwise])
 
 
 def emit_expr(rw: Rewriter, expr: Expr, kernel: Kernel) -> Value:
@@ -156,13 +218,30 @@ def emit_expr(rw: Rewriter, expr: Expr, kernel: Kernel) -> Value:
     return rw.value(expr.op, [emit_expr(rw, x, kernel) for x in expr.args])
 
 
+def _emit_kept(rw: Rewriter, views: Sequence[Footprint], kernel: Kernel, most: int) -> Value:
+    """Whether views take at most so many bits. The product wraps only for what no memory holds."""
+    total: Value | None = None
+    for dims, bits in views:
+        size = rw.constant(bits, I64)
+        for d in dims:
+            expr = integer(d) if isinstance(d, int) else symbol(d)
+            size = rw.value("mul", [size, rw.value("convert", [emit_expr(rw, expr, kernel)], {"elem": I64})])
+        total = size if total is None else rw.value("add", [total, size])
+    assert total is not None
+    return rw.value("le", [total, rw.constant(most, I64)])
+
+
 def _run(kernel: Kernel, ctx: Context) -> Kernel:
     if kernel.attrs.get("ordered"):
         return kernel
-    if kernel.attrs.get("order") != "xcd":
-        new = rewrite(kernel, lambda rw, op: False)
-    else:
+    order = kernel.attrs.get("order")
+    if order == "xcd":
         new = rewrite(kernel, lambda rw, op: _reorder(rw, op, kernel, ctx))
+    elif order is None and (shared := _shared(kernel)) is not None:
+        rule = _rule(kernel, ctx, shared)
+        new = rewrite(kernel, lambda rw, op: _reorder_by_rule(rw, op, kernel, rule, shared))
+    else:
+        new = rewrite(kernel, lambda rw, op: False)
     new.attrs["ordered"] = True
     return new
 
@@ -183,6 +262,57 @@ def _reorder(rw: Rewriter, op: Op, kernel: Kernel, ctx: Context) -> bool:
         row, column = remap(emit, linear, sizes[0], sizes[1], xcds=xcds, chunk=chunk, window=window)
         new = [row, column, *ids[2:]]
     rw.replace(op, new[: len(op.results)])
+    return True
+
+
+def _shared(kernel: Kernel) -> Sharing | None:
+    """What workgroups share, if an order can serve it: something along both dimensions, and even work."""
+    if len(kernel.grid) < 2 or not any(op.name == "program_id" for op in kernel.walk()):
+        return None
+    found = sharing(kernel)
+    return found if found.even and found.rows > 0 and found.columns > 0 else None
+
+
+def workgroups_per_cu(kernel: Kernel, target: Target) -> int:
+    """Workgroups that are on a CU at once, as far as it is known before code generation: by LDS, and at most `MOST_PER_CU`."""
+    lds = kernel.attrs.get("lds")
+    return max(1, min(MOST_PER_CU, target.lds_bytes // lds)) if isinstance(lds, int) and lds else MOST_PER_CU
+
+
+def _rule(kernel: Kernel, ctx: Context, shared: Sharing) -> OrderRule:
+    chip = Chip.of(ctx.target)
+    per_cu = workgroups_per_cu(kernel, ctx.target)
+    rule = order_rule(chip, shared.rows, shared.columns, per_cu)
+    read = shared.rows + shared.columns
+    slots = chip.cus_per_xcd * per_cu
+    l2, _ = traffic(chip, slots, shared.rows, shared.columns, 1 << rule.near, streamed=False)
+    l2_far, llc_far = traffic(chip, slots, shared.rows, shared.columns, 1 << rule.far, streamed=True)
+    ctx.log.remark(
+        "R0808",
+        f"workgroups run in chunks of {rule.chunk} for each of {rule.xcds} chiplets. While what block columns read alike fits in the "
+        f"last-level cache, in windows of {1 << rule.near} block rows: {l2 / read:.0%} of the bytes come from beyond the L2. Where only what "
+        f"block rows read alike fits, in windows of {1 << rule.turned} block columns. Where neither does, in windows of {1 << rule.far} "
+        f"block rows: {l2_far / read:.0%} from beyond the L2, {llc_far / read:.0%} from memory",
+        kernel.loc,
+    )
+    return rule
+
+
+def _reorder_by_rule(rw: Rewriter, op: Op, kernel: Kernel, rule: OrderRule, shared: Sharing) -> bool:
+    if op.name != "program_id":
+        return False
+    x, y, *others = rw.op("program_id", num_results=len(kernel.grid), hint="id").results
+    rows, columns = (emit_expr(rw, e, kernel) for e in kernel.grid[:2])
+    emit = Emitter(rw, short=True)
+    condition = applies(emit, rows, columns, rule)
+    outer, rw.block = rw.block, Block([Value(rw.names.fresh("at"), v.type, rw.loc) for v in (x, y)])
+    kept = [_emit_kept(rw, views, kernel, rule.kept_bits) for views in (shared.row_views, shared.column_views)]
+    linear = rw.value("add", [x, rw.value("mul", [y, rows])])
+    place = remap_by_rule(emit, linear, rows, columns, rule, rows_kept=kept[0], columns_kept=kept[1])
+    rw.op("yield", place)
+    inner, rw.block = rw.block, outer
+    row, column = rw.op("if", [condition, x, y], regions=[inner], hint="at").results
+    rw.replace(op, [row, column, *others][: len(op.results)])
     return True
 
 
