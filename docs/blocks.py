@@ -149,7 +149,7 @@ class Runner:
         """Small scripts with the names of the console commands."""
         bin_directory = self.directory / ".bin"
         bin_directory.mkdir()
-        for name in ("opt", "run", "inspect", "sim", "cache", "bundle"):
+        for name in ("opt", "run", "inspect", "sim", "cache", "bundle", "tune"):
             script = bin_directory / f"tileir-{name}"
             script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tileir.tools.{name} "$@"\n')
             script.chmod(0o755)

@@ -1,6 +1,6 @@
 """Configuration of the file tests: one file is input, command (`// RUN:`) and expectation (`// CHECK:`, `// error:`).
 
-Run with `make filetests`, or `lit -v tests/filetests/some/file.tile` in the environment. `tileir-opt` and
+Run with `make filetests`, or `lit -v tests/filetests/some/file.tile` in the environment. `tileir-opt`, `tileir-tune` and
 `tileir-run` in a RUN line mean the tools of this source tree under the interpreter that runs lit.
 """
 
@@ -26,6 +26,6 @@ config.environment["TILEIR_CACHE"] = "simulator"  # what the compiler does now, 
 config.environment["PYTHONDONTWRITEBYTECODE"] = os.environ.get("PYTHONDONTWRITEBYTECODE", "")
 
 python = shlex.quote(sys.executable)
-for tool in ("opt", "run"):
+for tool in ("opt", "run", "tune"):
     config.substitutions.append((rf"(?<![\w/.-])tileir-{tool}\b", f"{python} -m tileir.tools.{tool}"))
 config.substitutions.append(("%python", python))

@@ -110,6 +110,14 @@ def test_an_executor_that_breaks_loses_candidates_not_the_search() -> None:
     assert "E1906" in found.table() and found.json()["trials"][1]["diagnostic"]["code"] == "E1906"
 
 
+def test_an_executor_that_takes_nothing_is_an_error_that_says_so() -> None:
+    pool = ThreadPoolExecutor(1)
+    pool.shutdown()
+    with pytest.raises(tileir.CompileError, match="E1906.*no answer from the executor") as e:
+        search(pool)
+    assert e.value.diagnostics[0].code == "E1901"
+
+
 # -- candidates that fail --------------------------------------------------------------------------------------------
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, as_completed
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from queue import SimpleQueue
 
 from tileir.frontend import parse
 from tileir.frontend.source import Source, decode
@@ -438,18 +439,31 @@ class _Runner:
 
     def run(self, candidates: Sequence[tuple[_Candidate, bool]]) -> None:
         """Carries out candidates, each with whether it is the file as it is."""
-        waiting: dict[Future[Result], int] = {}
-        for i, (c, own) in enumerate(candidates):
-            waiting[self.executor.submit(carry_out, self.task.order(c, own))] = i
+        ready: SimpleQueue[tuple[int, Future[Result]]] = SimpleQueue()
         made: dict[int, Trial] = {}
         before = len(self.done)
         total = max(self.total, before + len(candidates))
-        for future in as_completed(waiting):
-            i = waiting[future]
-            c, own = candidates[i]
-            made[i] = self._trial(c, own, future)
-            self.progress(before + len(made), total, made[i])
+
+        def collect(wait: bool) -> None:
+            while len(made) < len(candidates) and (wait or not ready.empty()):
+                i, future = ready.get()
+                made[i] = self._trial(*candidates[i], future)
+                self.progress(before + len(made), total, made[i])
+
+        for i, (c, own) in enumerate(candidates):
+            future = self._submitted(c, own)
+            future.add_done_callback(lambda f, i=i: ready.put((i, f)))
+            collect(wait=False)
+        collect(wait=True)
         self.done += [(c, made[i]) for i, (c, _) in enumerate(candidates)]
+
+    def _submitted(self, c: _Candidate, own: bool) -> Future[Result]:
+        try:
+            return self.executor.submit(carry_out, self.task.order(c, own))
+        except RuntimeError as e:  # an executor that is broken or shut down takes no more
+            failed: Future[Result] = Future()
+            failed.set_exception(e)
+            return failed
 
     def _trial(self, c: _Candidate, own: bool, future: Future[Result]) -> Trial:
         fault = future.exception()
