@@ -1,0 +1,105 @@
+"""How many registers LLVM will make of an emitted kernel, found without LLVM.
+
+    prediction = predict(emit_module(kernel, target), target)
+    prediction.vector, prediction.accumulation, prediction.scalar
+
+The text is read (`text`), its values get the registers that selection gives them (`select`, `values`), what LLVM shares, moves out of
+loops and schedules early is shared and moved (`motion`), registers are alive at points of that order (`liveness`), and are
+placed as the greedy allocator does (`allocate`). docs/registers.md has the comparison with the metadata of code objects.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tileir.lowering.amdgpu.registers.allocate import Rows, allocate
+from tileir.lowering.amdgpu.registers.liveness import Liveness, liveness, profile
+from tileir.lowering.amdgpu.registers.motion import early_loads, hoist, share
+from tileir.lowering.amdgpu.registers.select import select
+from tileir.lowering.amdgpu.registers.text import Function, read
+from tileir.lowering.amdgpu.registers.values import ACCUMULATION, SCALAR, VECTOR, Registers
+from tileir.target import Target
+
+# Constants by measurement, the same for every kernel: medians of what LLVM 22 takes beyond the simulated allocation
+# over the corpus of benchmarks/register_prediction.py.
+# Kernels with matrix instructions: registers inside operations that are several instructions (64-bit products, conversions).
+BESIDES_VECTOR = 3
+# VCC, FLAT_SCRATCH and XNACK_MASK are counted with the scalar registers (LLVM: getNumExtraSGPRs).
+EXTRA_SCALAR = 6
+# The address of the arguments, numbers of the workgroup, the literals of descriptors, and pairs for conditions in between.
+BESIDES_SCALAR = 9
+MOST_SCALAR = 106
+"""100 + VCC and the others: what a wave of gfx9 can address (CDNA3 ISA, 3.6)."""
+_WAVE = 64
+_MOST_WAVES = 8
+_MOST_WORKGROUPS = 16
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Registers of each file as the metadata of the code will count them: `vector` without those of the accumulation file."""
+
+    vector: int
+    accumulation: int
+    scalar: int
+    function: Function = field(repr=False)
+    registers: Registers = field(repr=False)
+    live: Liveness = field(repr=False)
+
+    @property
+    def total(self) -> int:
+        """Registers of both files of vectors: the accumulation file begins at a multiple of four (CDNA3 ISA, accum_offset)."""
+        return -(-self.vector // 4) * 4 + self.accumulation if self.accumulation else self.vector
+
+
+def predict(text: str, target: Target) -> Prediction:
+    """The registers that an emitted module will take on a chip. Raises nothing for texts of `emit_module`."""
+    function = read(text)
+    share(function)
+    select(function)
+    share(function)
+    plain = read(text) if not function.has_products else None
+    hoist(function, pressure_limit(function, target))
+    share(function)
+    if not function.has_products:
+        early_loads(function)
+    registers = Registers(function)
+    live = liveness(function, registers)
+    rows = Rows(function, registers, live)
+    vector, accumulation, scalar = (allocate(rows, file) for file in (VECTOR, ACCUMULATION, SCALAR))
+    if function.has_products:
+        vector += BESIDES_VECTOR
+        if accumulation:
+            vector = -(-vector // 4) * 4
+    elif plain is not None:
+        vector = min(vector, _scheduled(plain, target))
+    most = target.max_arch_vgprs
+    scalar = min(MOST_SCALAR, scalar + EXTRA_SCALAR + BESIDES_SCALAR)
+    return Prediction(min(vector, most), accumulation, scalar, function, registers, live)
+
+
+def _scheduled(function: Function, target: Target) -> int:
+    """Vector registers up to which the scheduler lets loads wait: as many as there are at the number of waves that the order of
+    the text allows (GCNMaxOccupancySchedStrategy keeps that number)."""
+    share(function)
+    select(function)
+    share(function)
+    registers = Registers(function)
+    needed = max(profile(liveness(function, registers), registers, VECTOR), default=0)
+    waves = _MOST_WAVES
+    while waves > 1 and target.registers_per_wave(waves) < needed:
+        waves -= 1
+    return min(target.registers_per_wave(waves), target.max_arch_vgprs)
+
+
+def pressure_limit(function: Function, target: Target) -> int:
+    """Vector registers of a wave at the smallest number of waves per SIMD that LDS and the size of the workgroup allow: what LLVM
+    takes for the limit while it moves code (SIRegisterInfo::getRegPressureLimit)."""
+    waves = max(1, function.threads // _WAVE)
+    groups = _MOST_WAVES * target.simds_per_cu // waves
+    if waves > 1:
+        groups = min(groups, _MOST_WORKGROUPS)
+    if function.lds:
+        groups = min(groups, target.lds_bytes // function.lds)
+    per_simd = max(1, min(_MOST_WAVES, groups * waves // target.simds_per_cu))
+    return min(target.registers_per_wave(per_simd), target.max_arch_vgprs)
