@@ -71,9 +71,9 @@ class OrderRule:
     """How a kernel orders its workgroups, for every size of the grid.
 
     chunk: run of positions for each chiplet. A window has 2^near block rows while the operand that windows stream stays in the
-    last-level cache (`kept_bits`); if only the other one does, windows are turned and have 2^turned block columns; if neither does,
-    they have 2^far block rows. Grids of at most `small` or at least `LARGE` workgroups keep the order
-    of the hardware.
+    last-level cache (`kept_bits`), else 2^far. Windows are turned and have 2^turned block columns if only the other operand stays there and
+    there would be several windows, or if there are fewer columns than a chiplet would work on at once. Grids of at most `small` or
+    at least `LARGE` workgroups keep the order of the hardware.
     """
 
     xcds: int

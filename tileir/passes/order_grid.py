@@ -64,7 +64,7 @@ class Arithmetic(Protocol, Generic[T]):
 
     def constant(self, n: int) -> T: ...
     def op(self, name: str, a: T, b: T) -> T:
-        """add, sub, mul, div, mod, min, max, shl, shr or and."""
+        """add, sub, mul, div, mod, min, max, shl, shr, and, or."""
         ...
 
     def less(self, a: T, b: T) -> T: ...
@@ -111,7 +111,7 @@ def remap_by_rule(
     rows_kept, columns_kept: whether what follows from the block row (the block column) stays in the last-level cache.
     """
     c = a.constant
-    log, turned = _windows(a, rule, rows_kept, columns_kept)
+    log, turned = _windows(a, rule, rows, columns, rows_kept, columns_kept)
     down, along = a.select(turned, columns, rows), a.select(turned, rows, columns)
     position = _chunks(a, linear, a.op("mul", rows, columns), rule.xcds, rule.chunk)
     height = a.op("shl", c(1), log)
@@ -133,12 +133,16 @@ def applies(a: Arithmetic[T], rows: T, columns: T, rule: OrderRule) -> T:
     return a.op("and", a.less(a.constant(rule.small), size), a.less(size, a.constant(LARGE)))
 
 
-def _windows(a: Arithmetic[T], rule: OrderRule, rows_kept: T, columns_kept: T) -> tuple[T, T]:
+def _windows(a: Arithmetic[T], rule: OrderRule, rows: T, columns: T, rows_kept: T, columns_kept: T) -> tuple[T, T]:
     """log2 of the height of windows, and whether they are turned. Between equal heights nothing is chosen."""
     near, across, far = (a.constant(n) for n in (rule.near, rule.turned, rule.far))
-    log = far if rule.turned == rule.far else a.select(rows_kept, across, far)
-    log = log if rule.near == rule.turned == rule.far else a.select(columns_kept, near, log)
-    return log, a.select(columns_kept, a.constant(False), rows_kept)
+    several = a.less(
+        a.constant((3 << rule.far) // 2 - 1), rows
+    )  # one window streams the columns once, as turned ones do
+    streamed = a.select(columns_kept, a.constant(False), a.op("and", rows_kept, several))
+    turned = a.op("or", streamed, a.less(columns, a.constant(rule.chunk >> rule.near)))
+    log = far if rule.near == rule.far else a.select(columns_kept, near, far)
+    return log if rule.near == rule.turned == rule.far else a.select(turned, across, log), turned
 
 
 def _rest(a: Arithmetic[T], linear: T, size: T, n: T) -> T:
@@ -176,6 +180,7 @@ _NUMBERS: dict[str, Callable[[Any, Any], Any]] = {
     "shl": np.left_shift,
     "shr": np.right_shift,
     "and": np.bitwise_and,
+    "or": np.bitwise_or,
 }
 
 
@@ -291,7 +296,7 @@ def _rule(kernel: Kernel, ctx: Context, shared: Sharing) -> OrderRule:
         "R0808",
         f"workgroups run in chunks of {rule.chunk} for each of {rule.xcds} chiplets. While what block columns read alike fits in the "
         f"last-level cache, in windows of {1 << rule.near} block rows: {l2 / read:.0%} of the bytes come from beyond the L2. Where only what "
-        f"block rows read alike fits, in windows of {1 << rule.turned} block columns. Where neither does, in windows of {1 << rule.far} "
+        f"block rows read alike fits, or columns are few, in windows of {1 << rule.turned} block columns. Where neither fits, in windows of {1 << rule.far} "
         f"block rows: {l2_far / read:.0%} from beyond the L2, {llc_far / read:.0%} from memory",
         kernel.loc,
     )
