@@ -1,4 +1,4 @@
-"""Rules about grids: in which order workgroups run, as pure functions of sizes and facts of the chip.
+"""Rules about grids: in which order workgroups run, and how often a long sum is cut, as pure functions of sizes and facts of the chip.
 
 Order. Workgroups that are on one chiplet (XCD) at a time share its L2, all of them share the last-level cache. They advance
 together, so what several of them read comes from beyond the L2 once. Let `a` be the bytes of a step that all workgroups of one block
@@ -121,3 +121,30 @@ def order_rule(chip: Chip, rows: float, columns: float, workgroups_per_cu: int =
         kept_bits=int(chip.llc_bytes * 8 * KEPT),
         small=int(chip.xcds * slots * SMALL),
     )
+
+
+# Steps of k that a part must have: two, so that one is fetched while the other is computed.
+LEAST_STEPS = 2
+# Steps of k from which a product is cut at all: parts are summed into a C that must be cleared before, which is another launch. (Assumed: what a
+# launch costs on a device is not known here. With 16 steps a cut saves 1 to 7 µs by estimate, with 64 steps 5 to 36 µs.)
+WORTH_STEPS = 32
+
+
+def split_k(chip: Chip, tiles: int, steps: int, workgroups_per_cu: int = 1) -> int:
+    """Parts into which the sum over k of a product is cut, so that its workgroups fill the chip: `S` of the library's `gemm_split_k`; 1
+    is the plain product.
+
+    The largest power of two for which all parts of all tiles run at once. One more doubling makes the adds to C longer
+    than what it saves, by estimate (`benchmarks/split_k.py`, docs/grid-order.md).
+
+    Args:
+        tiles: output tiles of the product, all matrices of a batch together.
+        steps: steps of k, ceil(K / BK).
+        workgroups_per_cu: how many fit on a CU, by LDS and registers.
+    """
+    parts = 1
+    while (
+        steps >= WORTH_STEPS and 2 * parts * tiles <= chip.cus * workgroups_per_cu and 2 * parts * LEAST_STEPS <= steps
+    ):
+        parts *= 2
+    return parts
