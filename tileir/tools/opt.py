@@ -157,6 +157,14 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="instead of code, list the ways to map every matrix product onto waves and instructions, with estimated clocks",
     )
+    check.add_argument(
+        "--print-lifetimes",
+        action="store_true",
+        help="instead of code, print the final text with the registers in use beside it, and what they hold where most are",
+    )
+    check.add_argument(
+        "--lifetimes-html", metavar="FILE", help="the same as a chart over the program order, as one page"
+    )
     check.add_argument("--remarks", action="store_true", help="show remarks of the passes")
     code = p.add_argument_group("code generation")
     code.add_argument("--code-object-version", type=int, choices=(5, 6), default=5)
@@ -269,6 +277,11 @@ def _check(args: argparse.Namespace) -> None:
         )
     if args.explain_lds and (args.emit or args.stop_after or args.start_from in LATER_STAGES):
         raise UsageError("--explain-lds reports on the final tile IR; leave --emit, --stop-after and later stages away")
+    args.lifetimes = args.print_lifetimes or args.lifetimes_html
+    if args.lifetimes and (
+        args.emit or args.stop_after or args.explain_lds or args.explain_layouts or args.start_from in LATER_STAGES
+    ):
+        raise UsageError("lifetimes are those of the final tile IR; leave other outputs and stages away")
     if args.emit is None:
         by_name = SUFFIXES.get(Path(args.output or "").suffix, "hsaco")
         args.emit = "tile" if args.stop_after or args.output in (None, "-") else by_name
@@ -310,6 +323,8 @@ def _check_bundle(args: argparse.Namespace) -> None:
         "--verify-diagnostics": args.verify_diagnostics,
         "--explain-lds": args.explain_lds,
         "--explain-layouts": args.explain_layouts,
+        "--print-lifetimes": args.print_lifetimes,
+        "--lifetimes-html": args.lifetimes_html,
     }
     given = [name for name, value in others.items() if value]
     if given:
@@ -338,7 +353,7 @@ def _compile(args: argparse.Namespace, text: str, name: str, log: Log) -> str | 
     from tileir.cache.compiling import Text
 
     source = Text(text, name, args.parameters, args.kernel)
-    if args.emit == "tile" or args.explain_lds or args.explain_layouts:
+    if args.emit == "tile" or args.explain_lds or args.explain_layouts or args.lifetimes:
         try:
             module = source.module()
         finally:
@@ -369,6 +384,8 @@ def _without_code(args: argparse.Namespace, module: Module, log: Log) -> str:
         return _explanation(args, module, log)
     if args.explain_layouts:
         return _mappings(args, module, log)
+    if args.lifetimes:
+        return _lifetimes(args, module, log)
     return _passes(args, module, log)
 
 
@@ -398,6 +415,16 @@ def _mappings(args: argparse.Namespace, module: Module, log: Log) -> str:
 
     args.stop_after = "place-memory"
     return "\n".join(explain(r.kernel, r.context.target) for r in _results(args, module, log))
+
+
+def _lifetimes(args: argparse.Namespace, module: Module, log: Log) -> str:
+    """What `--print-lifetimes` prints; writes the page of `--lifetimes-html`."""
+    from tileir.tools import lifetimes_view
+
+    found = lifetimes_view.of(_results(args, module, log), module.sources)
+    if args.lifetimes_html:
+        write_output(args.lifetimes_html, lifetimes_view.page(found))
+    return "\n".join(lifetimes_view.text(f) for f in found) if args.print_lifetimes else ""
 
 
 def _results(args: argparse.Namespace, module: Module, log: Log) -> list[Result]:
