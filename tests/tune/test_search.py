@@ -113,7 +113,7 @@ def test_an_executor_that_breaks_loses_candidates_not_the_search() -> None:
 def test_an_executor_that_takes_nothing_is_an_error_that_says_so() -> None:
     pool = ThreadPoolExecutor(1)
     pool.shutdown()
-    with pytest.raises(tileir.CompileError, match="E1906.*no answer from the executor") as e:
+    with pytest.raises(tileir.CompileError, match=r"E1906.*no answer from the executor") as e:
         search(pool)
     assert e.value.diagnostics[0].code == "E1901"
 

@@ -42,6 +42,15 @@ def test_parameters_that_say_what_is_computed_stay(name: str, names: list[str]) 
     assert list(opened(name)) == names
 
 
+def test_many_combinations_are_thinned_but_never_what_was_given() -> None:
+    source = kernels.source("gemm_split_k")
+    space = space_of(source, "k.tile", "gemm_split_k", GFX950, {})
+    assert len(space.bindings()) <= 600 and space.defaults() in space.bindings()
+    odd = tuple(range(16, 16 * 41, 16))
+    space = space_of(source, "k.tile", "gemm_split_k", GFX950, {"BM": odd, "BN": 64, "BK": 64})
+    assert {b[0] for b in space.bindings()} == set(odd)
+
+
 HEADS = """tileir 1
 
 kernel @scale<HEADS: int = 4, B: int = 64>(%X: global<f32[N]>, %Y: global<f32[N]>) grid(cdiv(N, B), HEADS) {

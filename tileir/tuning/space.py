@@ -40,12 +40,13 @@ MOST_COMBINATIONS = 600
 
 @dataclass(frozen=True)
 class Parameter:
-    """An open parameter: its default, the values to try, where it is declared."""
+    """An open parameter: its default, the values to try, where it is declared, and whether the values were given."""
 
     name: str
     default: int
     values: tuple[int, ...]
     loc: Loc
+    given: bool = False
 
 
 @dataclass
@@ -72,14 +73,23 @@ class Space:
         return {p.name: v for p, v in zip(self.parameters, values, strict=True)}
 
     def bindings(self) -> list[tuple[int, ...]]:
-        """All values of the open parameters together, thinned to powers of two where there are too many."""
+        """All values of the open parameters together; where there are too many only powers of two, then those nearest to the defaults, of
+        parameters whose values were not given."""
         lists = [list(p.values) for p in self.parameters]
         if math.prod(map(len, lists)) > MOST_COMBINATIONS:
-            lists = [
-                [v for v in vs if is_power_of_two(v) or v == p.default]
-                for vs, p in zip(lists, self.parameters, strict=True)
-            ]
-        return list(itertools.islice(itertools.product(*lists), 4 * MOST_COMBINATIONS))
+            pairs = zip(lists, self.parameters, strict=True)
+            lists = [[v for v in vs if p.given or is_power_of_two(v) or v == p.default] for vs, p in pairs]
+        while (
+            math.prod(map(len, lists)) > MOST_COMBINATIONS
+        ):  # the values farthest from the default, of the longest list
+            own = [i for i, p in enumerate(self.parameters) if not p.given and len(lists[i]) > 1]
+            if not own:
+                break
+            longest = max(own, key=lambda i: len(lists[i]))
+            middle = math.log2(max(1, self.parameters[longest].default))
+            farthest = max(lists[longest], key=lambda v: abs(math.log2(max(1, v)) - middle))
+            lists[longest].remove(farthest)
+        return list(itertools.product(*lists))
 
     def bound(self, values: tuple[int, ...]) -> Kernel:
         """The kernel under these values. Raises CompileError."""
@@ -143,11 +153,8 @@ def space_of(text: str, filename: str, kernel: str, target: Target, given: Given
         name = p.children[0].text
         if name in numbers:
             probe.check(name, numbers[name], places[name])
-            found.append(
-                Parameter(
-                    name, _text_default(text, filename, kernel, fixed, name, numbers[name]), numbers[name], places[name]
-                )
-            )
+            default_of = _text_default(text, filename, kernel, fixed, name, numbers[name])
+            found.append(Parameter(name, default_of, numbers[name], places[name], given=True))
         elif name not in fixed and name in default and p.children[2] is not None:
             if probe.cuts(name, default[name]):
                 values = usual_values(base, probe, name, default[name])
