@@ -51,9 +51,11 @@ class ScheduleBuilder:
         *,
         pattern: Literal["", "plain", "ping_pong", "interleave"] = "",
         slices: tuple[int, int] | tuple[()] = (),
+        masks: Literal["", "split", "whole"] = "",
     ) -> ScheduleBuilder:
-        """How the waves share the work of a loop, named by its variable."""
-        return self._add("loop", (index,), pattern=pattern, slices=slices)
+        """How the waves share the work of a loop, named by its variable, and whether it is split into parts with and without
+        masks."""
+        return self._add("loop", (index,), pattern=pattern, slices=slices, masks=masks)
 
     def order_xcd(self, *, chunk: int | None = None, window: int | None = None) -> ScheduleBuilder:
         """The order of workgroups over chiplets and block rows."""

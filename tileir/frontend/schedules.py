@@ -23,6 +23,7 @@ MAX_REGISTERS = 512
 """Vector registers that a lane of a CDNA3 or CDNA4 wave can have, AGPRs included (CDNA3 ISA, "Vector registers")."""
 _ONCE = ("order", "registers")
 _PATTERNS = ("plain", "ping_pong", "interleave")
+_MASKS = ("split", "whole")
 _PATHS = ("direct", "via_registers")
 _ORDERS: dict[str, tuple[str, ...]] = {"linear": (), "xcd": ("chunk", "window")}
 
@@ -191,7 +192,7 @@ class ScheduleText:
         return values.children, settings
 
     def _loop(self, node: Node) -> tuple[list[Node], list[tuple[str, AttrValue]]]:
-        values, pattern, slices = node.children
+        values, pattern, slices, masks = node.children
         for v in values.children:
             self._find(
                 v,
@@ -203,6 +204,8 @@ class ScheduleText:
             settings.append(("pattern", self._word(pattern.children[0], _PATTERNS, "pattern")))
         if slices is not None:
             settings.append(("slices", self._counts(slices.children[0], 1, 64, "a number of slices")))
+        if masks is not None:
+            settings.append(("masks", self._word(masks.children[0], _MASKS, "way with masks")))
         return values.children, settings
 
     def _order(self, node: Node) -> tuple[list[Node], list[tuple[str, AttrValue]]]:

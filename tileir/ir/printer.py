@@ -65,6 +65,8 @@ def print_directive(d: Directive) -> str:
                 text += f" pattern {d.get('pattern')}"
             if d.get("slices"):
                 text += f" slices {' x '.join(map(str, d.get('slices')))}"
+            if d.get("masks"):
+                text += f" masks {d.get('masks')}"
             return text
         case "order":
             settings = [(k, v) for k, v in d.settings if k != "kind"]

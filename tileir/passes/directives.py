@@ -255,24 +255,23 @@ class _Reader:
                 self._set(d, op, "depth", depth)
 
     def _loop(self, d: Directive) -> None:
-        value = self._value(d, 0)
-        holder = self.holder.get(value)
-        if holder is None or holder[0].name != "for" or holder[2] != 0:
-            raise error(
-                "E0656",
-                f"%{value.name} is not the variable of a loop",
-                _at(d, 0),
-                legal=self._loop_names(),
-                notes=[Note("defined here", value.loc)],
-            )
-        pattern, slices = d.get("pattern"), d.get("slices")
-        if pattern:
-            self._set(d, holder[0], "pattern", pattern)
-        if slices:
-            slices = tuple(slices)
-            if any(s < 1 for s in slices):
-                raise error("E0661", f"slices {' x '.join(map(str, slices))}", d.loc, legal="sizes of at least 1")
-            self._set(d, holder[0], "slices", slices)
+        settings = {name: value for name in ("pattern", "masks", "slices") if (value := d.get(name))}
+        if any(n < 1 for n in settings.get("slices", ())):
+            sizes = " x ".join(map(str, settings["slices"]))
+            raise error("E0661", f"slices {sizes}", d.loc, legal="sizes of at least 1")
+        for i in range(len(d.values)):
+            value = self._value(d, i)
+            holder = self.holder.get(value)
+            if holder is None or holder[0].name != "for" or holder[2] != 0:
+                raise error(
+                    "E0656",
+                    f"%{value.name} is not the variable of a loop",
+                    _at(d, i),
+                    legal=self._loop_names(),
+                    notes=[Note("defined here", value.loc)],
+                )
+            for name, setting in settings.items():
+                self._set(d, holder[0], name, tuple(setting) if name == "slices" else setting)
 
     def _order(self, d: Directive) -> None:
         kind = d.get("kind")

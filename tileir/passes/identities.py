@@ -87,11 +87,12 @@ def identity(op: Op, operands: list[Value]) -> Value | None:
     """An operand (or the operand of an operand) that equals the op's result for every input, or None."""
     if len(op.results) != 1 or not isinstance(op.result.type, TileType):
         return None
-    found = _candidate(op, operands)
+    found = candidate(op, operands)
     return found if found is not None and found.type == op.result.type else None
 
 
-def _candidate(op: Op, v: list[Value]) -> Value | None:
+def candidate(op: Op, v: list[Value]) -> Value | None:
+    """An operand (or the operand of an operand) that equals the op's result up to its shape and layout, or None."""
     if op.name in _BINARY and len(v) == 2:
         return _binary(op, v)
     match op.name:

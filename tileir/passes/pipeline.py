@@ -12,6 +12,7 @@ ORDER = (
     "specialise",
     "expand-ops",
     "simplify",
+    "split-loops",
     "narrow-loops",
     "split-access",
     "place-memory",

@@ -1,7 +1,7 @@
 """Which ops of a kernel count when mappings are compared, how often each runs, and which tiles are alive at its products.
 
 Branches that hold the same products are versions of one computation; the first one counts. (`split-access` makes such
-versions, the first for aligned views.)
+versions, the first for aligned views.) So are the parts of a loop that `split-loops` made of one.
 """
 
 from __future__ import annotations
@@ -100,10 +100,17 @@ def through_transposes(v: Value) -> tuple[Value, bool]:
 
 
 def priced(block: Block, trips: float = 1.0) -> Iterator[tuple[Op, float]]:
-    """Every op that counts, in program order, and how often it runs; of two branches with the same products the first."""
+    """Every op that counts, in program order, and how often it runs; of two branches, or parts of a loop, with the same products the
+    first."""
+    part: list[object] = []  # products of the part of a loop that was last
     for op in block.ops:
         yield op, trips
         regions = op.regions
+        if op.name == "for" and op.attrs.get("part"):
+            same = _products_of(regions[0]) == part != []
+            part = _products_of(regions[0])
+            if same and op.attrs["part"] != 1:
+                continue
         if op.name == "if" and len(regions) == 2 and _products_of(regions[0]) == _products_of(regions[1]) != []:
             regions = regions[:1]
         inner = trips * _trips(op) if op.name in ("for", "while") else trips

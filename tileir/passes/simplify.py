@@ -28,7 +28,7 @@ from tileir.ir.rewriter import Rewriter, rewrite
 from tileir.ir.types import TileType
 from tileir.passes.base import Context, Pass
 from tileir.passes.dead_code import remove_dead
-from tileir.passes.identities import constant_of, fold, identity
+from tileir.passes.identities import candidate, constant_of, fold, identity
 
 MAX_ROUNDS = 16  # each round removes ops, so this only bounds compile time; deep chains settle in two or three
 
@@ -70,7 +70,7 @@ class _Simplifier:
             rw.replace(op, [same])
             self.changed = True
             return True
-        if self._fold(rw, op, operands) or self._fill(rw, op, operands):
+        if self._fold(rw, op, operands) or self._spread(rw, op, operands):
             self.changed = True
             return True
         key = _key(op, operands)
@@ -105,12 +105,25 @@ class _Simplifier:
         rw.replace(op, [self._reuse(rw, fill)])
         return True
 
-    def _fill(self, rw: Rewriter, op: Op, operands: list[Value]) -> bool:
-        """A scalar that is reshaped or broadcast to a tile fills it: one op for later passes to know."""
-        if op.name not in ("reshape", "broadcast") or not operands[0].tile.is_scalar or op.result.tile.is_scalar:
+    def _spread(self, rw: Rewriter, op: Op, operands: list[Value]) -> bool:
+        """A scalar that is reshaped or broadcast to a tile fills it: one op for later passes to know. So does an operand that an
+        elementwise op gives as it is, but for the shape."""
+        t = op.result.type if len(op.results) == 1 else None
+        if not isinstance(t, TileType) or t.is_scalar:
             return False
-        fill = Op("fill", operands, {}, [Value(op.result.name, op.result.type, op.result.loc)], loc=op.loc)
-        rw.replace(op, [self._reuse(rw, fill)])
+        if op.name in ("reshape", "broadcast"):
+            source = operands[0] if operands[0].tile.is_scalar else None
+        else:
+            source = candidate(op, operands) if get(op.name).elementwise else None
+        if source is None or source.tile.elem != t.elem:
+            return False
+        if source.tile.is_scalar:
+            new = Op("fill", [source], {}, [Value(op.result.name, t, op.result.loc)], loc=op.loc)
+        elif t.layout is None and source.tile.layout is None and source.tile.shape != t.shape:
+            new = Op("broadcast", [source], {"shape": t.shape}, [Value(op.result.name, t, op.result.loc)], loc=op.loc)
+        else:
+            return False
+        rw.replace(op, [self._reuse(rw, new)])
         return True
 
     def _reuse(self, rw: Rewriter, new: Op) -> Value:

@@ -85,6 +85,8 @@ declare(
         attrs=(
             AttrSpec("pattern", "word", default="", choices=("", "plain", "ping_pong", "interleave")),
             AttrSpec("slices", "shape", default=()),
+            AttrSpec("masks", "word", default="", choices=("", "split", "whole")),
+            AttrSpec("part", "int", default=0),
         ),
         level="both",
         effects=frozenset({"control"}),
