@@ -6,12 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tileir.frontend import parse
 from tileir.fuzz import execute as execute_module
 from tileir.fuzz.__main__ import main
+from tileir.fuzz.batch import compile_together
 from tileir.fuzz.campaign import campaign, keep, program, try_one
+from tileir.fuzz.coverage import Coverage
 from tileir.fuzz.execute import Case, execute
 from tileir.fuzz.mutate import mutate
 from tileir.fuzz.products import ELEMENTS, SMALL
@@ -109,6 +112,47 @@ kernel @race(%O: global<i32[1, 1]>) grid(1) with(target = gfx950, waves = 1) {
     kernel = parse(text).kernels[0]
     outcome = execute(kernel, Case(("gfx950",), {}, 0, 0, "special"))
     assert outcome.kind == "wrong", outcome
+
+
+def test_programs_compile_together() -> None:
+    """Several kernels of one code object give what each gives alone, and a wrong one among them is found."""
+    programs = [program("general", seed, CHIPS) for seed in range(40, 46)]
+    made = compile_together(programs)
+    alone = [case.boundaries for _, case in programs]
+    assert [set(m) == set(CHIPS) for m in made] == [not a for a in alone] and alone.count(False) >= 4
+    for chip in CHIPS:
+        assert len({m[chip].hsaco for m in made if m}) == 1
+    assert all(execute(kernel, case, m).kind == "right" for (kernel, case), m in zip(programs, made, strict=True))
+    first, second = [i for i, m in enumerate(made) if m][:2]
+    outcome = execute(*programs[first], made[second])
+    assert outcome.kind == "wrong" and outcome.stage.startswith("run on")
+
+
+def test_every_op_occurs() -> None:
+    """Whatever authors may write is in some program of a few hundred; schedules and nested control flow as well."""
+    found = Coverage()
+    for kind, count in (("general", 400), ("product", 100), ("attention", 30)):
+        for seed in range(count):
+            found.add(Coverage.of(*program(kind, seed, CHIPS)))
+    table = found.table()
+    assert table["ops without a program"] == []
+    assert {"for in for", "guard in for", "for in guard", "for in if", "while in for"} <= set(table["control"])
+    assert {"stage 2 direct", "loop interleave", "loop ping_pong", "waves", "waves 8"} <= set(table["schedule"])
+    assert {"f8E8M0FNU", "f4E2M1FN", "f64", "bf16", "i8", "i1"} <= set(table["elements"])
+
+
+def test_functions_are_held_to_their_bounds() -> None:
+    kernel = parse("""tileir 1
+kernel @k(%A: global<f32[4]>, %F: global<f32[1, 4]>) grid(1) {
+  store(exp(load(%A[0 +: 4])), %F[0, 0 +: 4])
+}
+""").kernels[0]
+    want = {"F": np.array([[1.0, -np.inf, np.nan, np.finfo(np.float32).max]], np.float32)}
+    unit = np.spacing(np.float32(1.0))
+    near = {"F": np.array([[1.0 + 2 * unit, -np.inf, np.nan, np.inf]], np.float32)}
+    far = {"F": np.array([[1.0 + 4 * unit, -np.inf, np.nan, np.finfo(np.float32).max]], np.float32)}
+    assert execute_module._difference(kernel, near, want, signed_zeros=True) == ""
+    assert "1 of 4 differ" in execute_module._difference(kernel, far, want, signed_zeros=True)
 
 
 def test_a_short_campaign(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -62,6 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             rate = done / max(time.monotonic() - started, 1e-9)
             line = f"{done} of {len(jobs)} programs, {s.outcomes['wrong']} wrong, {s.outcomes['rejected']} rejected, {rate:.1f}/s"
             print(line, end="\r" if terminal else "\n", file=sys.stderr)
+            if args.json:  # what is known if the rest never comes
+                args.json.write_text(s.json() + "\n", encoding="utf-8")
 
     if args.jobs > 1:
         with ProcessPoolExecutor(args.jobs) as pool:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tileir.fuzz.attention import random_attention
+from tileir.fuzz.batch import compile_together
 from tileir.fuzz.coverage import Coverage
 from tileir.fuzz.execute import Case, Outcome, execute
 from tileir.fuzz.generate import Limits, Seeded, random_kernel
@@ -18,6 +20,7 @@ from tileir.fuzz.products import random_product
 from tileir.fuzz.reduce import reduce_kernel
 from tileir.ir.core import Kernel, Module, Schedule
 from tileir.ir.printer import print_module
+from tileir.lowering.amdgpu.compile import Compiled
 
 KINDS = ("general", "product", "attention", "text")
 """Any ops with every bit defined; around matrix products; two products in a loop with masks; mutated text for the parser."""
@@ -81,45 +84,65 @@ def try_one(kind: str, seed: int, chips: tuple[str, ...]) -> Result:
         message, text = mutate_and_read(seed)
         outcome = Outcome("wrong", "parser", message) if message else Outcome("right")
         return Result(kind, seed, outcome, Failure(kind, seed, outcome, text, text) if message else None)
-    kernel, case = program(kind, seed, chips)
-    outcome = execute(kernel, case)
+    return _tried(kind, seed, *program(kind, seed, chips), {})
+
+
+def try_together(jobs: Sequence[tuple[str, int]], chips: tuple[str, ...]) -> list[Result]:
+    """As `try_one` for several seeds, with one call of the code generator for many of them."""
+    programs = {job: program(*job, chips) for job in jobs if job[0] != "text"}
+    made = dict(zip(programs, compile_together(list(programs.values())), strict=True))
+    return [_tried(*job, *programs[job], made[job]) if job in programs else try_one(*job, chips) for job in jobs]
+
+
+def _tried(kind: str, seed: int, kernel: Kernel, case: Case, made: Mapping[str, Compiled]) -> Result:
+    outcome = execute(kernel, case, made)
     coverage = Coverage.of(kernel, case)
     if outcome.kind != "wrong":
         return Result(kind, seed, outcome, coverage=coverage)
-    small = reduce_kernel(kernel, lambda k: execute(k, case).signature == outcome.signature)
+    original = print_module(Module([kernel], list(case.schedules)))
+    alone = execute(kernel, case) if made else outcome
+    if alone.kind != "wrong":
+        outcome = replace(outcome, message=f"(only in a code object with others) {outcome.message}")
+        return Result(kind, seed, outcome, Failure(kind, seed, outcome, original, original), coverage)
+    small = reduce_kernel(kernel, lambda k: execute(k, case).signature == alone.signature)
     reduced = print_module(Module([small], list(case.schedules)))
-    failure = Failure(kind, seed, execute(small, case), reduced, print_module(Module([kernel], list(case.schedules))))
-    return Result(kind, seed, outcome, failure, coverage)
+    return Result(kind, seed, alone, Failure(kind, seed, execute(small, case), reduced, original), coverage)
+
+
+BATCH = 16
+"""Programs that are compiled together."""
 
 
 def campaign(
-    jobs: Iterable[tuple[str, int]], chips: tuple[str, ...], executor: Executor | None = None, ahead: int = 64
+    jobs: Iterable[tuple[str, int]], chips: tuple[str, ...], executor: Executor | None = None, ahead: int = 8
 ) -> Iterator[Result]:
     """The results of many programs, as they come."""
+    left = iter(jobs)
+    batches = iter(lambda: list(itertools.islice(left, BATCH)), [])
     if executor is None:
-        for kind, seed in jobs:
-            yield try_one(kind, seed, chips)
+        for batch in batches:
+            yield from try_together(batch, chips)
         return
     from concurrent.futures import FIRST_COMPLETED, wait
 
-    running: dict[Future[Result], tuple[str, int]] = {}
-    for kind, seed in jobs:
-        running[executor.submit(try_one, kind, seed, chips)] = (kind, seed)
+    running: dict[Future[list[Result]], list[tuple[str, int]]] = {}
+    for batch in batches:
+        running[executor.submit(try_together, batch, chips)] = batch
         if len(running) >= ahead:
             done, _ = wait(running, return_when=FIRST_COMPLETED)
             for f in done:
-                yield _result(f, *running.pop(f))
-    for f, job in running.items():
-        yield _result(f, *job)
+                yield from _results(f, running.pop(f))
+    for f, batch in running.items():
+        yield from _results(f, batch)
 
 
-def _result(future: Future[Result], kind: str, seed: int) -> Result:
-    """A process that died is a failure of its program."""
+def _results(future: Future[list[Result]], jobs: list[tuple[str, int]]) -> list[Result]:
+    """A process that died is a failure of its programs."""
     error = future.exception()
     if error is None:
         return future.result()
     outcome = Outcome("wrong", "process", f"{type(error).__name__}: {error}")
-    return Result(kind, seed, outcome, Failure(kind, seed, outcome, "", ""))
+    return [Result(*job, outcome, Failure(*job, outcome, "", "")) for job in jobs]
 
 
 def keep(failure: Failure, folder: Path) -> Path:

@@ -300,7 +300,7 @@ class Maker:
         if not names:
             return value
         name = self.pick(names)
-        expected = [self.pick([v for v in self.like(value) if v.tile.shape in ((), value.tile.shape)])]
+        expected = [self.pick([v for v in self.like(value) if v.tile.shape in ((), value.tile.shape)] or [value])]
         if self.choices.boolean():
             self.b.op(
                 name, [*(expected if name == "atomic_cas" else []), value, *access], spans=tuple(spans), num_results=0
@@ -498,7 +498,8 @@ class Maker:
         if self.limits.control and self.depth < self.limits.depth:
             steps |= {"for": self.loop, "while": self.counting_while, "if": self.branch, "guard": self.guard}
             steps |= {"masked_loop": lambda: masked_loop(self)}
-        self.pick([s for n, s in steps.items() if n not in self.limits.exclude])()
+        often = ("binary", "binary", "binary", "unary", "ternary")  # many ops each
+        self.pick([steps[n] for n in (*steps, *often) if n not in self.limits.exclude])()
 
 
 def _broadcasts(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
