@@ -179,8 +179,7 @@ def _texts(subject: Subject, mutant: Mutant) -> tuple[Kernel, Kernel]:
         module = parse(subject.text, "gemm.tile")
         final = run_pipeline(module, "gemm", subject.chip, log=Log(), print_after=after.__setitem__).kernel
     labels = list(after)
-    early = after[labels[labels.index("synchronise") - 1]]
-    return early, mutant.change(final) if mutant.change is not None else final
+    return after[labels[labels.index("synchronise") - 1]], final
 
 
 def judge(subject: Subject, mutant: Mutant, *, run: bool = True) -> Verdict:
@@ -188,7 +187,10 @@ def judge(subject: Subject, mutant: Mutant, *, run: bool = True) -> Verdict:
     killers: dict[str, str] = {}
     with unverified():
         try:
-            early, kernel = _texts(subject, mutant)
+            if mutant.change is not None:
+                kernel = early = mutant.change(right(subject))
+            else:
+                early, kernel = _texts(subject, mutant)
             verify(kernel)
             if mutant.patches and (n := len(places(kernel, *ORDERS)) - len(places(early, *ORDERS))):
                 killers["added"] = f"{n} waits and barriers"
