@@ -12,7 +12,7 @@ import pytest
 from tests.kernels.attention import Shape, attention_kernel, check_attention, raise_key, source
 from tests.kernels.harness import CHIPS
 from tileir.frontend import parse
-from tileir.lowering.amdgpu.compile import Options, compile_kernel
+from tileir.lowering.amdgpu.compile import compile_kernel
 
 Array = np.ndarray[Any, Any]
 DEPTHS = (64, 80, 128, 192, 256)
@@ -84,6 +84,15 @@ def test_as_the_file_says(chip: str) -> None:
     check_attention(attention_kernel("attention", chip, shape, 256, 64), chip, shape)
 
 
+@pytest.mark.parametrize(("chip", "depth"), [("gfx942", 192), ("gfx950", 256)])
+def test_large_heads_at_the_default_tile(chip: str, depth: int) -> None:
+    """Q does not fit LDS beside K and V, and for a depth of 256 not the registers either. Nothing spills."""
+    shape = Shape(300, 190, depth, 2, 1)
+    kernel = attention_kernel("attention", chip, shape, 256, 64)
+    assert (kernel.stats["vgpr_spills"], kernel.stats["scratch_bytes"]) == (0, 0)
+    check_attention(kernel, chip, shape)
+
+
 # -- the whole, nightly ------------------------------------------------------------------------------------------------------
 
 
@@ -93,7 +102,7 @@ def test_as_the_file_says(chip: str) -> None:
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("name", ["attention", "attention_lazy"])
 def test_every_size(chip: str, depth: int, causal: bool, name: str) -> None:
-    large = (64, 32) if chip == "gfx942" and depth == 256 else (64, 64)  # Q, K and V are in LDS together
+    large = (64, 64)
     for tile in ((32, 32), large):
         for shape in shapes(depth, causal):
             check_attention(attention_kernel(name, chip, shape, *tile), chip, shape)
@@ -127,10 +136,14 @@ def test_outliers_of_all_sizes(chip: str, name: str, depth: int) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("depth", DEPTHS)
-def test_the_largest_tile_that_fits(chip: str, depth: int) -> None:
-    """The default tile where the chip has room for it, else a smaller one: Q, K and V are in LDS. Spills are accepted here."""
-    bm, bn = {("gfx942", 192): (128, 32), ("gfx942", 256): (64, 32)}.get((chip, depth), (256, 64))
-    shape = Shape(300, 190, depth, 2, 1)
-    module = parse(source("attention"), "attention.tile", {"D": depth, "BM": bm, "BN": bn})
-    check_attention(compile_kernel(module, "", chip, Options(allow_spills=True)), chip, shape)
+def test_the_default_tile(chip: str, depth: int, causal: bool) -> None:
+    """The file with nothing but D and CAUSAL given, without spills, on all sizes."""
+    module = parse(source("attention"), "attention.tile", {"D": depth, "CAUSAL": causal})
+    kernel = compile_kernel(module, "", chip)
+    assert (kernel.stats["vgpr_spills"], kernel.stats["scratch_bytes"]) == (0, 0)
+    for shape in shapes(depth, causal):
+        check_attention(kernel, chip, shape)
+    for nq, nk in LARGE:
+        check_attention(kernel, chip, Shape(nq, nk, depth, 2, 1, 1, causal))

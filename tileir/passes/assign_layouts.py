@@ -29,6 +29,7 @@ from tileir.layout.regroup import together
 from tileir.passes.base import Context, Pass
 from tileir.passes.choose_mapping import Decision, decide
 from tileir.passes.grain_layouts import grain_layout, is_too_fine
+from tileir.passes.held_operands import place
 from tileir.passes.layout_classes import (
     Classes,
     Layouts,
@@ -364,10 +365,21 @@ def _remarks(decision: Decision, ctx: Context) -> None:
         ctx.log.remark("R0804", text, product.op.loc)
 
 
+def _held_remarks(decision: Decision, ctx: Context) -> None:
+    """R0812 for every operand that is loaded before a loop of its products: its way to the registers, and what that costs."""
+    for held, chosen, clocks in zip(decision.held, decision.best.ways, decision.best.held, strict=True):
+        text = f"%{held.tile.name}, loaded before the loop of its products: {chosen[0]}; about {clocks.total:.0f} clocks a workgroup"
+        ctx.log.remark("R0812", f"{text} ({clocks})", held.loads[0].loc)
+
+
 def _run(kernel: Kernel, ctx: Context) -> Kernel:
     _check_sizes(kernel, workgroup_waves(kernel), ctx.target)
     classes = Classes(kernel)
     decision = decide(kernel, ctx.target, classes)
+    if decision and decision.held:
+        _held_remarks(decision, ctx)
+        placed = place(kernel, decision.way_of(), ctx.target)
+        kernel, decision, classes = placed, decision.moved(kernel, placed), Classes(placed)
     waves = decision.waves if decision else workgroup_waves(kernel)
     layouts = Layouts(classes, stated(kernel, classes))
     if decision:

@@ -12,6 +12,7 @@ for aligned views.
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,9 @@ from dataclasses import dataclass, field, replace
 from tileir.ir.core import Kernel, Op, Value
 from tileir.ir.diagnostics import error
 from tileir.layout import Layout, LayoutError
-from tileir.passes.layout_classes import Classes, Layouts, reachable, stated, transposed
+from tileir.passes.held_operands import Held, Way, find, ways
+from tileir.passes.layout_classes import Classes, Layouts, is_free, reachable, stated, transposed
+from tileir.passes.lds_sizes import bytes_around
 from tileir.passes.mfma_choice import (
     MOST_OPEN_WAVES,
     Mapping,
@@ -31,12 +34,15 @@ from tileir.passes.mfma_choice import (
     waves_along,
 )
 from tileir.passes.mma_cost import Clocks, CostModel, registers_of
-from tileir.passes.price_mapping import Demand, Item, Points, Prices, exchange_room, staged_bytes
+from tileir.passes.price_mapping import Demand, Item, Known, Points, Prices, exchange_room, staged_bytes
 from tileir.passes.priced_ops import Liveness, Product, priced, products
 from tileir.passes.split_access import WIDEST
 from tileir.target import Target
 
 RESERVED_REGISTERS = 32  # for addresses and temporaries: what the library's GEMMs take besides their tiles
+MOST_HELD = (
+    4  # operands for each of which it is asked whether it is held or comes again in each pass; more are taken together
+)
 MOST_EVALUATED = 400  # choices that are worked out, if the bound does not end the search before
 WORTH_OTHER_WAVES = 0.9  # another than the usual number of waves must be cheaper by a tenth
 ALONE = 0.1  # share of the time of a lone workgroup that counts besides the throughput of several
@@ -47,12 +53,20 @@ Candidates = list[tuple[float, int, Mapping]]  # lower bound, rank, mapping
 
 @dataclass(frozen=True)
 class Choice:
-    """Mappings of all products, what they demand, the clocks of the kernel and the registers of its fullest point."""
+    """Mappings of all products, what they demand, the clocks of the kernel and the registers of its fullest point; for each operand
+    from before a loop the ways that its versions take, and the clocks of the first one."""
 
     mappings: tuple[Mapping, ...]
     demands: tuple[Demand, ...]
     clocks: Clocks
     registers: int
+    ways: tuple[tuple[Way, ...], ...] = ()
+    held: tuple[Clocks, ...] = ()
+
+    @property
+    def holds(self) -> int:
+        """Operands from before loops that are held in registers."""
+        return sum(not chosen[0].again for chosen in self.ways)
 
 
 @dataclass
@@ -65,6 +79,7 @@ class Decision:
     others: list[Choice | None]
     candidates: list[int] = field(default_factory=list[int])  # how many mappings each product has
     evaluated: int = 0
+    held: list[Held] = field(default_factory=list[Held])
 
     def demands(self) -> dict[Op, Demand]:
         """What each `mma` of the kernel demands."""
@@ -73,6 +88,21 @@ class Decision:
     def mapping_of(self) -> dict[Op, Mapping]:
         """The mapping of each `mma` of the kernel."""
         return {op: m for p, m in zip(self.products, self.best.mappings, strict=True) for op in p.ops}
+
+    def way_of(self) -> dict[Op, Way]:
+        """The way of each operand that is loaded before a loop of its products, by its load."""
+        found = zip(self.held, self.best.ways, strict=True)
+        return {op: way for held, chosen in found for op, way in zip(held.loads, chosen, strict=True)}
+
+    def moved(self, old: Kernel, new: Kernel) -> Decision:
+        """The same for a kernel with the same products in the same order, whose held operands are on their ways."""
+        now = dict(zip(_products_in(old), _products_in(new), strict=True))
+        products = [replace(p, ops=tuple(now[op] for op in p.ops)) for p in self.products]
+        return replace(self, products=products, held=[], best=replace(self.best, ways=()))
+
+
+def _products_in(kernel: Kernel) -> list[Op]:
+    return [op for op in kernel.walk() if op.name == "mma"]
 
 
 def decide(kernel: Kernel, target: Target, classes: Classes) -> Decision | None:
@@ -90,7 +120,7 @@ def decide(kernel: Kernel, target: Target, classes: Classes) -> Decision | None:
             limit = problem.throughput(best) * WORTH_OTHER_WAVES
             if problem.least_throughput(waves) < limit:
                 other = problem.search(waves)
-                if problem.throughput(other) < limit:
+                if problem.throughput(other) < limit and other.best.holds >= best.best.holds:
                     best = other
     return best
 
@@ -111,13 +141,18 @@ class Problem:
         self.reach = reachable(classes, starts, self.relations)
         self.points = Points.of(Liveness(self.trips).places(kernel), classes)
         self.room = exchange_room(kernel, target)
+        self.in_use = [bytes_around(kernel, p.op)[0] for p in self.products]
+        self.held = find(kernel, self.products, self.trips, target)
         self._prices: dict[int, Prices] = {}
+        self._ways: dict[object, list[tuple[Clocks, Way]]] = {}
 
     def prices(self, waves: int) -> Prices:
         """The prices for a number of waves."""
         if waves not in self._prices:
             model = CostModel(self.target, waves)
-            self._prices[waves] = Prices(model, self.classes, self.trips.items(), self.reach, self.room)
+            held = {op for h in self.held for op in h.loads}
+            ops = [(op, n) for op, n in self.trips.items() if op not in held]
+            self._prices[waves] = Prices(model, self.classes, ops, self.reach, self.room)
         return self._prices[waves]
 
     def model(self, waves: int) -> CostModel:
@@ -190,7 +225,7 @@ class Problem:
             raise error(
                 "E0337", f"no layout for this 'mma': {failure}", op.loc, legal="a tile that the wave grid divides"
             )
-        return Decision(waves, self.products, best, others, [len(x) for x in lists], evaluated)
+        return Decision(waves, self.products, best, others, [len(x) for x in lists], evaluated, self.held)
 
     def _own_items(self, waves: int) -> list[list[Item]]:
         """For each product what depends on its result alone: work on it, and its reductions."""
@@ -257,9 +292,54 @@ class Problem:
             cost.add(self._instructions(product, mapping, prices.model))
             cost.add(prices.product(product.op, demand, known), product.trips)
             cost.sync += self._exposed(product, mapping, demand[2], prices.model)
-        registers = self.points.registers(prices, known) + RESERVED_REGISTERS
+        registers, chosen, clocks = self._hold(waves, known)
+        for part in clocks:
+            cost.add(part)
         cost.add(prices.model.over_budget(registers, self._budget(waves)))
-        return Choice(picked, tuple(demands), cost, registers)
+        cost.add(prices.model.over_lds(self._exchanged(prices.model, demands, known)))
+        return Choice(picked, tuple(demands), cost, registers, chosen, clocks)
+
+    def _exchanged(self, model: CostModel, demands: Sequence[Demand], known: Known) -> int:
+        """Bytes of LDS in use where an operand passes between waves for its product, at most; 0 if none does."""
+        most = 0
+        for product, demand, room in zip(self.products, demands, self.in_use, strict=True):
+            for v, want in zip(product.op.operands[:2], demand, strict=False):
+                if v.owner is None or v.owner.name in ("load", "shared_load") or is_free(v):
+                    continue
+                have = known.get(self.classes.root(v))
+                if have is not None and model.movement(have, want) == "waves":
+                    most = max(most, room + int(v.tile.size * v.tile.elem.bytes))
+        return most
+
+    def _hold(self, waves: int, known: Known) -> tuple[int, tuple[tuple[Way, ...], ...], tuple[Clocks, ...]]:
+        """Registers of the fullest point, and the ways of the operands from before loops, with their clocks: all are held, unless
+        registers do not suffice and it is cheaper to bring some of them in each pass."""
+        prices, budget = self.prices(waves), self._budget(waves)
+        count = len(self.held)
+        together = [(flag,) * count for flag in (False, True)]
+        picks = itertools.product((False, True), repeat=count) if count <= MOST_HELD else together
+        best: tuple[float, int, tuple[tuple[Way, ...], ...], tuple[Clocks, ...]] | None = None
+        for again in picks:
+            passing = {self.classes.root(h.tile) for h, a in zip(self.held, again, strict=True) if a}
+            registers = self.points.registers(prices, known, passing) + RESERVED_REGISTERS
+            found = [self._ways_of(h, prices, known, a) for h, a in zip(self.held, again, strict=True)]
+            clocks = tuple(x[0][0] for x in found)
+            total = sum(c.total for c in clocks) + prices.model.over_budget(registers, budget).total
+            if best is None or total < best[0]:
+                best = total, registers, tuple(tuple(way for _, way in x) for x in found), clocks
+            if registers <= budget and not any(again):
+                break
+        assert best is not None
+        return best[1:]
+
+    def _ways_of(self, held: Held, prices: Prices, known: Known, again: bool) -> list[tuple[Clocks, Way]]:
+        """The cheapest way of each version of an operand."""
+        layout = prices.layout(known, held.tile)
+        key = held.tile, layout, prices.model.waves, again
+        if key not in self._ways:
+            versions = range(len(held.loads))
+            self._ways[key] = [ways(held, layout, prices.model, again, i)[0] for i in versions]
+        return self._ways[key]
 
     def _exposed(self, product: Product, mapping: Mapping, acc: Layout, model: CostModel) -> float:
         """Clocks that products in a loop wait for LDS. The fragments of a slice of k are read while the slice before is computed;

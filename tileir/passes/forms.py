@@ -21,7 +21,7 @@ from tileir.layout.linear import LayoutError
 from tileir.layout.motion import shuffle_motion
 from tileir.passes.lane_code import can_shuffle, can_swap, reduced_waves
 from tileir.passes.legality import check_copies, check_layouts, check_workgroup
-from tileir.passes.place_memory import is_staged
+from tileir.passes.place_memory import held_loads, is_staged
 from tileir.target import Target
 
 Checker = Callable[[Kernel, Target], None]
@@ -92,17 +92,18 @@ def _placed(kernel: Kernel, target: Target) -> None:
     found = check_copies(kernel, target)
     if found:
         raise CompileError(found)
+    held = held_loads(kernel)
     for op in kernel.walk():
         if op.name != "mma":
             continue
         for i in (0, 1):
             source = source_of(op.operands[i])
-            if source is not None and source.name == "load" and is_staged(source):
+            if source is not None and source.name == "load" and is_staged(source) and source not in held:
                 raise error(
                     "E1011",
                     f"operand %{op.operands[i].name} of 'mma' comes straight from global memory",
                     op.loc_of(i),
-                    legal="an operand that is read from an LDS buffer",
+                    legal="an operand that is read from an LDS buffer, or a load with stage = none",
                 )
 
 
@@ -240,7 +241,7 @@ FORMS: dict[str, Form] = {
     for f in (
         Form("bound", "the kernel names its chip", _bound),
         Form("accesses_chosen", "every load and store states its width and kind of instruction", _accesses_chosen),
-        Form("placed", "every mma operand from memory passes through LDS", _placed),
+        Form("placed", "every mma operand that a loop loads passes through LDS", _placed),
         Form("laid_out", "every tile that is used has a register layout for the waves of the workgroup", _laid_out),
         Form("converted", "no conversion or reduction moves data between waves", _converted),
         Form("guards_settled", "no guard exchanges data between waves", _guards_settled),

@@ -5,7 +5,7 @@ The lowering makes pieces so, and the prediction of registers counts on it; both
 * elementwise results and renamings (`transpose`, `convert_layout` without traffic) that one op of the same block uses
   (or that a guard yields),
 * reads of operands of an `mma` from LDS, if nothing happens to LDS in between,
-* loads from global memory that only go to LDS, with little in between.
+* loads from global memory that only go to LDS, or past it to an `mma` (`stage = none`), with little in between.
 """
 
 from __future__ import annotations
@@ -62,10 +62,15 @@ def _collect(block: Block, users: Users, found: Late, in_guard: bool) -> None:
         if op.name == "mma":
             for v in op.operands[:2]:
                 read = _origin(v, users)
-                if read is not None and read.name in ("shared_load", "shared_load_transposed"):
-                    between = _between(block, positions.get(read), position)
-                    if between is not None and not any(_touches_lds(x) for x in between):
+                between = _between(block, positions.get(read), position) if read is not None else None
+                if read is None or between is None:
+                    continue
+                if read.name in ("shared_load", "shared_load_transposed"):
+                    if not any(_touches_lds(x) for x in between):
                         found.reads.add(read)
+                elif read.name == "load" and read.attrs.get("stage") == "none":
+                    if all(_is_passed(x) for x in between):
+                        found.loads.add(read)
         elif op.name == "shared_store":
             load = _origin(op.operands[0], users)
             if load is not None and load.name == "load" and not load.result.tile.is_scalar:

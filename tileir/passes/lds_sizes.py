@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tileir.ir.core import Block, Kernel, Op, Value
@@ -60,6 +61,20 @@ def buffers(kernel: Kernel) -> list[Buffer]:
 def least_bytes(found: list[Buffer]) -> int:
     """Bytes that the buffers in use at one time take, wherever they lie: no allocation needs less."""
     return max((sum(b.size for b in found if b.first <= at.first <= b.last) for at in found), default=0)
+
+
+def bytes_around(kernel: Kernel, op: Op, loops: Iterable[Op] = ()) -> tuple[int, int]:
+    """Bytes of the buffers in use at an op, and at most at one time from there to the end of the last of some `loops` behind it."""
+    walk = _Walk()
+    walk.block(kernel.body, [])
+    at = walk.position[op]
+    last = max((walk.position[inner] for loop in loops for inner in loop.walk()), default=at)
+    here = later = 0
+    found = [(*walk.ranges.get(b, (walk.position[b],) * 2), buffer_bytes(b.result.type)) for b in walk.allocations]
+    for start in sorted({at, *(first for first, _, _ in found if at <= first <= last)}):
+        held = sum(size for first, end, size in found if first <= start <= end)
+        here, later = (held if start == at else here), max(later, held)
+    return here, later
 
 
 def over_budget(kernel: Kernel, found: list[Buffer], total: int, target: Target) -> Diagnostic:

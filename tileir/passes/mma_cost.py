@@ -9,9 +9,10 @@ for a loop that loads, waits and computes in this order: nothing of one part hid
   also those that move masks out of the scalar registers and back where tiles of truth values have too many.
 * lds: LDS service, one clock per lane group of each access of all waves (the groups are those of the bank model), without
   conflicts.
-* memory: global accesses; a request for every `store_request_bytes` that an access touches, one per clock.
+* memory: global accesses; a request for every `store_request_bytes` that an access touches, one per clock. (Operands that
+  stay in registers, or are loaded again in each pass of a loop, also pay the way through LDS or the latency of the cache.)
 * sync: latencies that every wave waits out: an exchange through LDS is a write, a barrier, a read and another barrier.
-* registers: a prohibitive price for each register over what a wave has.
+* registers: a prohibitive price for each register over what a wave has, and each KiB of LDS.
 
 The hardware numbers are facts of the target; those of class "assumed" only order alternatives.
 """
@@ -123,6 +124,7 @@ class CostModel:
         self.lds_latency = _number(target, "lds_latency")
         self.request_bytes = _number(target, "store_request_bytes")
         self.barrier = _number(target, "barrier_clocks")
+        self.l2_latency = _number(target, "l2_latency")
         self.lane_exchange = _number(target, "lane_exchange_clocks")
         self._movements: dict[tuple[Layout, Layout], str] = {}
         self._known: dict[tuple[object, ...], Clocks] = {}
@@ -257,6 +259,34 @@ class CostModel:
             self._known[key] = cost
         return self._known[key]
 
+    def operand_load(self, layout: Layout, elem: Elem, axis: int | None, access_bytes: int) -> Clocks:
+        """An operand loaded from global memory as the product wants it, its lines coming from the caches after the first time:
+        waves that share elements ask for them each on their own. An access touches whole runs of its lanes, however
+        little of them it takes."""
+        run, reach = (1, 1) if axis is None else (layout.contiguous(axis), run_of_wave(layout, axis))
+        width = max(elem.bytes, min(run * elem.bytes, access_bytes))
+        count = self._distinct(layout) * elem.bytes / width
+        lanes = self.target.wave_size >> layout.free.lane.bit_count()
+        requests = lanes * run / reach * math.ceil(reach * elem.bytes / self.request_bytes)
+        cost = Clocks(vector=self.instructions(2 * count))
+        cost.memory = count * max(requests, self.issue) * self.waves
+        return cost
+
+    def staging(self, t: TileType, coalesced: Layout, axis: int | None, access_bytes: int) -> Clocks:
+        """A tile brought to LDS, coalesced in memory, for all waves: the accesses, the writes, and a wait and barrier before it
+        can be read and another before its place can be used anew."""
+        cost = Clocks(sync=2 * self.lds_latency + (2 * self.barrier if self.waves > 1 else 0))
+        if access_bytes <= t.elem.bytes:  # element by element, neighbours in neighbouring lanes
+            count = t.size / (self.waves * self.target.wave_size)
+            requests = self.target.wave_size * t.elem.bytes / self.request_bytes
+            cost.vector += self.instructions(2 * count)
+            cost.memory += count * max(requests, self.issue) * self.waves
+            cost.add(self.lds_access(count, lds_instruction("write", max(1, int(t.elem.bytes)))))
+            return cost
+        cost.add(self.operand_load(coalesced, t.elem, axis, access_bytes))
+        cost.add(self.lds_write(coalesced, t.elem))
+        return cost
+
     def masks(self, layouts: Sequence[Layout]) -> Clocks:
         """Tiles of truth values, each register of which is a mask over the lanes in scalar registers: those that do not fit go
         to lanes of a vector register and come back. Not all tiles are alive at once, which makes up for other scalars."""
@@ -267,6 +297,10 @@ class CostModel:
     def over_budget(self, registers: int, budget: int) -> Clocks:
         """The price of needing more registers than there are."""
         return Clocks(registers=OVER_BUDGET * max(0, registers - budget))
+
+    def over_lds(self, size: int) -> Clocks:
+        """The price of needing more bytes of LDS than there are, with the registers' price for each KiB."""
+        return Clocks(registers=OVER_BUDGET * max(0, -(-(size - self.target.lds_bytes) // 1024)))
 
 
 def _along(vector: Vector, axis: int) -> int:

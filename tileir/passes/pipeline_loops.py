@@ -134,8 +134,13 @@ def _open_plan(loop: Op, kernel: Kernel, memory: Memory, ctx: Context, depth: in
         return None
     shape = iteration_of(made, kernel, ctx.target)
     if isinstance(shape, str):
-        return made if not made.loads else None
+        return made if not made.loads and not _waits_for_memory(made) else None
     return made if shape.fits or is_ordered(loop) else None
+
+
+def _waits_for_memory(made: Plan) -> bool:
+    """Whether each iteration loads an operand past LDS. Loads arrive in order: waiting for it is waiting for all copies before it."""
+    return any(op.name == "load" and op.attrs.get("stage") == "none" for op in made.consumers)
 
 
 def _depth(made: Iteration) -> int:

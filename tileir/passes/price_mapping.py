@@ -250,11 +250,15 @@ class Points:
             found.setdefault(frozenset((k, x[1]) for k, x in like.items()), tuple(like.values()))
         return cls(tuple(found.values()))
 
-    def registers(self, prices: Prices, known: Known) -> int:
-        """Registers of the fullest place."""
+    def registers(self, prices: Prices, known: Known, passing: Collection[Value] = ()) -> int:
+        """Registers of the fullest place; the tiles `passing` come anew to each product, piece by piece."""
+
+        def most(v: Value, stated: int) -> int:
+            return min(stated, IN_FLIGHT) if v in passing else stated
+
         return max(
             (
-                sum(n * min(most, registers_of(prices.layout(known, v), v.tile.elem)) for v, n, most in place)
+                sum(n * min(most(v, m), registers_of(prices.layout(known, v), v.tile.elem)) for v, n, m in place)
                 for place in self.tiles
             ),
             default=0,

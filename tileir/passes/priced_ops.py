@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from tileir.ir.core import Block, Kernel, Op, Value
 from tileir.ir.ops.shape import permutation
+from tileir.passes.late import late_ops
 from tileir.passes.layout_classes import Classes, is_free, is_tile
 from tileir.passes.mfma_choice import Shape
 
@@ -147,9 +148,11 @@ class Liveness:
     def __init__(self, counted: Mapping[Op, float]) -> None:
         self.counted = counted
         self.found: list[Place] = []
+        self.late: set[Value] = set()  # read from LDS when the product that they are for comes, whatever stands between
 
     def places(self, kernel: Kernel) -> list[Place]:
         """One for each product."""
+        self.late = {op.result for op in late_ops(kernel).reads}
         self._block(kernel.body, {})
         return self.found
 
@@ -179,9 +182,10 @@ class Liveness:
         in_place = len(op.operands) > 2 and op.operands[2] not in after
         now = {**after, **dict.fromkeys(op.operands), **({} if in_place else dict.fromkeys(op.results))}
         sources = dict.fromkeys(through_transposes(v)[0] for v in now)  # a transposition takes no registers
-        tiles = tuple(v for v in sources if is_tile(v) and not is_free(v) and not v.tile.elem.is_bool)
-        kept = {through_transposes(v)[0] for v in after}
-        read = (through_transposes(v)[0] for v in op.operands[:2])
+        kept = {through_transposes(v)[0] for v in after} - self.late
+        read = [through_transposes(v)[0] for v in op.operands[:2]]
+        late = self.late.difference(read)
+        tiles = tuple(v for v in sources if is_tile(v) and not is_free(v) and not v.tile.elem.is_bool and v not in late)
         passing = frozenset(v for v in read if v not in kept and v.owner is not None and v.owner.name == "shared_load")
         self.found.append(Place(tiles, passing))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Protocol
 
 from tileir.ir.core import Op, Value
@@ -10,7 +11,7 @@ from tileir.ir.diagnostics import error
 from tileir.ir.ops.contract import is_small_float
 from tileir.ir.types import Elem
 from tileir.layout.mfma import elements_per_lane
-from tileir.layout.mma import MmaPlan, mma_plan, scale_registers
+from tileir.layout.mma import MmaPlan, MmaStep, mma_plan, scale_registers
 from tileir.lowering.amdgpu.emit.coords import masks
 from tileir.lowering.amdgpu.emit.shared import hole_test
 from tileir.lowering.amdgpu.emit.state import State
@@ -73,7 +74,7 @@ def mma(s: State, op: Op) -> None:
     elems = (b.elem, a.elem) if swapped else (a.elem, b.elem)
     chosen = matrix_instruction(s, op, elems, c.elem)
     assert c.layout is not None
-    plan = plan_of(op)
+    plan = _streamed(plan_of(op), c.layout.num_registers)
     operands = _Operands(s, op, plan)
     acc_type = vector_type(scalar_type(c.elem), plan.c_registers)
     if len(op.operands) > 2:
@@ -89,6 +90,21 @@ def mma(s: State, op: Op) -> None:
         x, y = (b_piece, a_piece) if swapped else (a_piece, b_piece)
         acc[i] = one(x, y, acc[i], scales[number] if scales else None)
     s.values[op.result] = Tile(c, plan.c_registers, acc)
+
+
+def _streamed(plan: MmaPlan, registers: int) -> MmaPlan:
+    """The plan in an order in which the operand with more pieces passes by: each of its pieces is used for all pieces of the other
+    one, which stay, and is done with. (A fragment of the accumulator still sums in the same order of k.)"""
+    size = registers // plan.c_registers  # steps of one slice of k
+    steps: list[MmaStep] = []
+    for first in range(0, len(plan.steps), size):
+        part = plan.steps[first : first + size]
+        rows, columns = ({step.a for step in part}, {step.b for step in part})
+        if len(rows) != len(columns):
+            few_last = (lambda x: (x.b, x.a)) if len(rows) < len(columns) else (lambda x: (x.a, x.b))
+            part = tuple(sorted(part, key=few_last))
+        steps += part
+    return replace(plan, steps=tuple(steps))
 
 
 Scales = tuple[tuple[str, int], tuple[str, int]]
@@ -211,7 +227,7 @@ def _in_flight(tile: Tile, n: int, bits: int) -> int:
 
 def _operand(s: State, op: Op, number: int, n: int) -> Callable[[int], str]:
     """Pieces of an operand by number, in the register file that the text states. Where k does not fill the last instruction, what
-    lies beyond it must be zero: it takes part in the products. Tiles read from LDS are zero there already."""
+    lies beyond it must be zero: it takes part in the products. Tiles read from LDS or loaded past it are zero there already."""
     v = op.operands[number]
     tile, layout = s.tile(v), v.tile.layout
     assert layout is not None
@@ -223,7 +239,7 @@ def _operand(s: State, op: Op, number: int, n: int) -> Callable[[int], str]:
     def placed(piece: str) -> str:
         return tied(s.w, piece, vector_type(element, n), constraint, ordered=False) if constraint else piece
 
-    if not masks(layout, 1 - number) or _from_lds(v):
+    if not masks(layout, 1 - number) or _has_zeros(v):
         return lambda i: placed(tile.part(s.w, i, n))
     zero = s.splat_literal(0, v.tile.elem, 1)
     scalars = list(tile.scalars(s.w))
@@ -235,8 +251,12 @@ def _operand(s: State, op: Op, number: int, n: int) -> Callable[[int], str]:
     return lambda i: placed(pieces[i])
 
 
-def _from_lds(v: Value) -> bool:
+def _has_zeros(v: Value) -> bool:
+    """Whether an operand holds zeros beyond its tile: read from LDS, or from memory with zeros outside."""
     owner = v.owner
     while owner is not None and owner.name == "transpose":
         owner = owner.operands[0].owner
-    return owner is not None and owner.name in ("shared_load", "shared_load_transposed")
+    if owner is None:
+        return False
+    from_memory = owner.name == "load" and owner.attrs.get("stage") == "none" and owner.attrs.get("pad", 0) == 0
+    return from_memory or owner.name in ("shared_load", "shared_load_transposed")

@@ -217,7 +217,7 @@ def load(s: State, op: Op) -> None:
     n = vector_length(s, op, t)
     piece = _moving_pieces(s, op, n) if op in s.streams else _pieces(s, op, layout, n)
     if op in s.late.loads:
-        ahead = -(-4 * s.in_flight // t.elem.run_bytes(n))
+        ahead = -(-4 * s.in_flight // max(4, t.elem.run_bytes(n)))  # a piece takes a register at least
         s.values[op.result] = Tile.deferred(t, n, s.at(op.loc, piece), ahead)
     else:
         s.values[op.result] = Tile(t, n, [piece(i) for i in range(layout.num_registers // n)])
@@ -286,7 +286,7 @@ def _pieces(s: State, op: Op, layout: Layout, n: int) -> Callable[[int], str]:
         return w.select(test, loaded, value, vector_type(scalar_type(t.elem), n))
 
     def piece(i: int) -> str:
-        if not by_buffer:
+        if not by_buffer and not _is_passing(s, op):
             return make(i)
         with w.local(_rows_here(s, op)):
             return make(i)
@@ -294,12 +294,21 @@ def _pieces(s: State, op: Op, layout: Layout, n: int) -> Callable[[int], str]:
     return piece
 
 
+def _is_passing(s: State, op: Op) -> bool:
+    """Whether an operand is loaded piece by piece for a product, because registers do not suffice to hold it."""
+    return op in s.late.loads and op.attrs.get("stage") == "none"
+
+
 def _rows_here(s: State, op: Op) -> Scope:
     """A stretch of the current block for one access, in which the number of the wave is opaque: where rows belong to waves, LLVM
-    would keep a scalar register for each row of a tile, for the next access or in a loop, instead of adding it up again."""
+    would keep a scalar register for each row of a tile, for the next access or in a loop, instead of adding it up again. So is
+    that of the lane where every register counts: LLVM would keep what is computed from it."""
     key = s.w.block, op
     if key not in s.rows:
-        s.rows[key] = s.w.stretch({"wave": tied(s.w, wave(s.w), "i32", "s", ordered=True)})
+        known: dict[object, str] = {"wave": tied(s.w, wave(s.w), "i32", "s", ordered=True)}
+        if _is_passing(s, op):
+            known["lane"] = tied(s.w, lane(s.w), "i32", "v", ordered=True)
+        s.rows[key] = s.w.stretch(known)
     return s.rows[key]
 
 
