@@ -84,8 +84,11 @@ def check_attention(
     dtype: str = "bf16",
     change: Callable[[Array, Array, Array], None] | None = None,
     seed: int = 0,
+    sums_rounded: bool = False,
+    prescaled: bool = False,
 ) -> tuple[Array, Array]:
-    """Runs the kernel and compares; `change` may put special values into Q, K and V before. Gives O and LSE."""
+    """Runs the kernel and compares; `change` may put special values into Q, K and V before. `sums_rounded`: the kernel sums the
+    probabilities as they are multiplied, rounded to the type of V; `prescaled`: it rounds Q times the scale. Gives O and LSE."""
     q, k, v = inputs(shape, dtype, seed)
     if change is not None:
         change(q, k, v)
@@ -97,13 +100,15 @@ def check_attention(
     want, want_lse, size, terms = reference(q, k, v, float(np.float32(scale)), shape.causal)
     # A score is a sum of `depth` products in f32, scaled and shifted by some ten operations: its absolute error becomes a relative
     # one of exp. Each p is rounded to the type of V, then summed and rescaled in f32; the result is rounded once more.
-    score = (gamma(shape.depth + 10) * terms).transpose(0, 2, 1)[..., None]
     elem = ELEMS[dtype]
-    relative = score + float(rounding_bound(1.0, elem)) + gamma(2 * shape.nk + 40)
+    half_ulp = float(rounding_bound(1.0, elem))
+    each = gamma(shape.depth + 10) + (half_ulp if prescaled else 0.0)
+    score = (each * terms).transpose(0, 2, 1)[..., None]
+    relative = score + half_ulp + gamma(2 * shape.nk + 40)
     found = compare(o, want, 2 * relative * size + rounding_bound(size, elem) + 1e-37)
     assert found.ok, f"{shape} {dtype}: O {found}"
     found = compare(
-        lse, want_lse, 2 * gamma(shape.depth + 10) * terms + gamma(2 * shape.nk + 40) * (1 + np.log(shape.nk))
+        lse, want_lse, 2 * each * terms + gamma(2 * shape.nk + 40) * (1 + np.log(shape.nk)) + half_ulp * sums_rounded
     )
     assert found.ok, f"{shape} {dtype}: LSE {found}"
     return o, lse

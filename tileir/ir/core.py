@@ -43,6 +43,11 @@ class Value:
         return self.type
 
     @property
+    def elem(self) -> Elem:
+        """The element type, whatever holds the elements."""
+        return self.type.elem
+
+    @property
     def view(self) -> GlobalType | SharedType:
         """The type, known to be a view of global memory or an LDS buffer."""
         assert isinstance(self.type, GlobalType | SharedType), self

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from tileir.ir.core import AttrValue, Block, Text
 from tileir.ir.diagnostics import Note, error
 from tileir.ir.location import UNKNOWN, Loc
-from tileir.ir.types import MAX_ELEMENTS, GlobalType, SharedType, TileType, Type
+from tileir.ir.types import MAX_ELEMENTS, FragmentType, GlobalType, SharedType, TileType, Type
 
 
 class _Required:
@@ -181,6 +181,12 @@ def infer(
     Where `expected` gives a type, it must equal the inferred one up to a layout that the rule leaves open.
     """
     definition = get(name)
+    if definition.elementwise and any(isinstance(t, FragmentType) for t in operands):
+        types = infer(
+            name, [_as_tile(t) for t in operands], attrs, expected=[t and _as_tile(t) for t in expected], loc=loc,
+            operand_locs=operand_locs, num_results=num_results,
+        )  # fmt: skip
+        return [FragmentType(t.elem, t.shape[0]) if isinstance(t, TileType) and t.rank == 1 else t for t in types]
     check = Check(name, operands, attrs, spans, regions, expected, loc, operand_locs, num_results)
     _check_attrs(definition, check)
     types = list(definition.rule(check))
@@ -197,6 +203,11 @@ def infer(
         if want is not None and want != t and not _open_layout(want, t):
             check.fail("E0304", f"'{name}' gives {t}, but its type is written as {want}", legal=f": {t}")
     return types
+
+
+def _as_tile(t: Type) -> Type:
+    """A fragment as a tile of rank 1: elementwise ops treat both alike, so a fragment of one element goes with any."""
+    return TileType(t.elem, (t.count,)) if isinstance(t, FragmentType) else t
 
 
 def _open_layout(want: Type, got: Type) -> bool:

@@ -49,6 +49,8 @@ def fold(op: Op, operands: list[Value]) -> int | float | bool | None:
     definition = get(op.name)
     if not definition.elementwise or not operands or len(op.results) != 1 or definition.semantics is None:
         return None
+    if not isinstance(op.result.type, TileType):
+        return None
     args = [splat_of(v) for v in operands]
     if any(a is None for a in args):
         return _of_itself(op, operands)

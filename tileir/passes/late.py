@@ -3,7 +3,7 @@
 The lowering makes pieces so, and the prediction of registers counts on it; both ask here. What may be late:
 
 * elementwise results and renamings (`transpose`, `convert_layout` without traffic) that one op of the same block uses
-  (or that a guard yields),
+  (or that a guard yields), and broadcasts of masks,
 * reads of operands of an `mma` from LDS, if nothing happens to LDS in between,
 * loads from global memory that only go to LDS, or past it to an `mma` (`stage = none`), with little in between.
 """
@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from tileir.ir.core import Block, Kernel, Op, Value
 from tileir.ir.registry import get
 from tileir.ir.rewriter import uses
+from tileir.ir.types import TileType
 
 # Registers of operands that are read from LDS before the matrix instruction that needs them is next: four 16-byte reads,
 # which cover the latency of LDS (about 130 clocks) where a matrix instruction takes 16.
@@ -97,7 +98,10 @@ def _deferred(block: Block, users: Users, found: set[Op], in_guard: bool) -> Non
 
     for op in block.ops:
         renames = op.name in RENAMES
-        if not (get(op.name).elementwise or renames) or op.result.tile.is_scalar or op.name in _WHOLE:
+        masks = op.name == "broadcast" and op.result.elem.is_bool
+        if not (get(op.name).elementwise or renames or masks) or op.name in _WHOLE:
+            continue
+        if not isinstance(op.result.type, TileType) or op.result.tile.is_scalar:
             continue
         used = users.get(op.result, [])
         if len(used) != 1 or used[0][0] not in here:
@@ -107,9 +111,13 @@ def _deferred(block: Block, users: Users, found: set[Op], in_guard: bool) -> Non
             if user.name in ("mma", "shared_store", "store", *RENAMES):
                 defer(op)
             continue
-        same = get(user.name).elementwise and user.result.tile.shape == op.result.tile.shape
         # A mask takes two scalar registers per vector register of its operands: never keep a whole tile of them.
-        light = op.result.tile.elem.is_bool or sum(v.tile.rank > 0 for v in op.operands) <= 1
+        if op.result.elem.is_bool and (user.name == "broadcast" or get(user.name).elementwise):
+            defer(op)
+            continue
+        same = get(user.name).elementwise and isinstance(user.result.type, TileType)
+        same = same and user.result.tile.shape == op.result.tile.shape
+        light = sum(v.tile.rank > 0 for v in op.operands) <= 1
         chosen = in_guard and _is_chosen(user, users)  # each piece is chosen or dropped as soon as it is made
         if chosen or user.name in ("store", "shared_store") or (same and (light or user in stored)):
             defer(op)

@@ -51,9 +51,14 @@ from tileir.passes.hazards import Memory
 from tileir.passes.iteration import Iteration, iteration_of
 from tileir.passes.lds_sizes import buffers
 from tileir.passes.loop_stages import MOST_DEPTH, Plan, allocation, depth_of, is_ordered, plan, plans
+from tileir.passes.order_ops import instruction_clocks
 from tileir.passes.ping_pong import PingPong
 from tileir.passes.pipeliner import Pipeliner
+from tileir.passes.pressure import peak, registers_of
+from tileir.passes.rotate_loops import RESERVE
 from tileir.passes.schedule_loops import Scheduler
+from tileir.passes.weave import plan_of
+from tileir.target import Target
 
 
 def _run(kernel: Kernel, ctx: Context) -> Kernel:
@@ -117,8 +122,8 @@ def _open_loops(kernel: Kernel, ctx: Context, asked: dict[Op, Plan]) -> dict[Op,
         if made is None:
             continue
         shape = iteration_of(made, kernel, ctx.target)
-        deeper = _open_plan(op, kernel, memory, ctx, _depth(shape)) if isinstance(shape, Iteration) else None
-        found[op] = deeper or made
+        depth = _depth(shape) if isinstance(shape, Iteration) else _depth_of_tiles(made, kernel, ctx)
+        found[op] = _open_plan(op, kernel, memory, ctx, depth) or made
     return found
 
 
@@ -134,7 +139,8 @@ def _open_plan(loop: Op, kernel: Kernel, memory: Memory, ctx: Context, depth: in
         return None
     shape = iteration_of(made, kernel, ctx.target)
     if isinstance(shape, str):
-        return made if not made.loads and not _waits_for_memory(made) else None
+        ahead = not made.loads or _holds_loads(made, kernel, ctx)
+        return made if ahead and not _waits_for_memory(made) else None
     return made if shape.fits or is_ordered(loop) else None
 
 
@@ -143,10 +149,45 @@ def _waits_for_memory(made: Plan) -> bool:
     return any(op.name == "load" and op.attrs.get("stage") == "none" for op in made.consumers)
 
 
+def _holds_loads(made: Plan, kernel: Kernel, ctx: Context) -> bool:
+    """Whether registers suffice, by estimate, to keep the loads of the next tile while this one is computed; only where products are
+    chained, so that there is much to compute."""
+    if chained_products(made.loop) < 2:
+        return False
+    held = sum(registers_of(load.result) for load in made.loads)
+    budget = ctx.target.registers_per_wave(waves_per_simd(kernel, ctx.target))
+    return peak(kernel).registers + held + RESERVE <= budget
+
+
+def chained_products(loop: Op) -> int:
+    """Matrix products of an iteration."""
+    return sum(op.name == "mma" for op in loop.regions[0].ops)
+
+
+def waves_per_simd(kernel: Kernel, target: Target) -> int:
+    waves = kernel.attrs["waves"]
+    assert isinstance(waves, int)
+    return max(1, -(-waves // target.simds_per_cu))
+
+
 def _depth(made: Iteration) -> int:
     """The smallest depth at which a tile is on its way for as long as memory takes under load."""
-    clocks = made.weave.steps * made.clocks * made.waves_per_simd
-    latency = float(made.target.fact("loaded_latency_ns").value) * 1e-9 * made.target.clock_hz  # type: ignore[arg-type]
+    return _depth_for(made.weave.steps * made.clocks * made.waves_per_simd, made.target)
+
+
+def _depth_of_tiles(made: Plan, kernel: Kernel, ctx: Context) -> int:
+    """The same for a loop that is written tile by tile."""
+    if made.loads or made.loop.attrs.get("few"):
+        return 2
+    clocks = 0
+    for op in made.consumers:
+        if op.name == "mma" and (steps := plan_of(op)) is not None:
+            clocks += len(steps.steps) * instruction_clocks(op, ctx.target)
+    return _depth_for(clocks * waves_per_simd(kernel, ctx.target), ctx.target) if clocks else 2
+
+
+def _depth_for(clocks: float, target: Target) -> int:
+    latency = float(target.fact("loaded_latency_ns").value) * 1e-9 * target.clock_hz  # type: ignore[arg-type]
     return min(MOST_DEPTH, max(2, 1 + math.ceil(latency / clocks)))
 
 

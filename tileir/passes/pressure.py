@@ -18,11 +18,13 @@ from tileir.ir.types import FragmentType, TileType
 from tileir.passes.chains import accumulators, carried_links, reached
 from tileir.passes.late import LOAD_AHEAD, READ_AHEAD, Late, late_ops
 from tileir.passes.layout_classes import is_free
+from tileir.passes.uniform import uniform_axes
 
 REGISTER_BYTES = 4
 # A 16-byte read of each of the four groups of lanes of a matrix instruction spans so many bytes of k: what is read at once.
 SLICE_BYTES = 4 * 16
 ACCUMULATION = "accumulation"
+ACCUMULATOR_REGISTERS = 16  # of a lane in the largest accumulator of one matrix instruction
 
 
 def registers_of(v: Value) -> int:
@@ -83,6 +85,7 @@ class _Walk:
     def __init__(self, kernel: Kernel) -> None:
         self.late: Late = late_ops(kernel)
         self.files = accumulator_files(kernel)
+        self.uniform = uniform_axes(kernel)
         self.weights: dict[Value, int] = {}
         self.peak = Peak(0, 0, None, ())
         self._noted = 0  # points that were weighed
@@ -120,8 +123,19 @@ class _Walk:
         """Registers that a value takes while it is alive."""
         if v not in self.weights:
             late = v.owner is not None and v.owner in self.late.loads
-            self.weights[v] = min(registers_of(v), LOAD_AHEAD) if late else registers_of(v)
+            self.weights[v] = min(registers_of(v), LOAD_AHEAD) if late else registers_of(v) // self._copies(v)
         return self.weights[v]
+
+    def _copies(self, v: Value) -> int:
+        """Registers of a carried tile that hold the same, as rows of an accumulator's initial value do: one fragment travels for all."""
+        axes = self.uniform.get(v)
+        if not axes or v.tile.layout is None or v not in self.files:
+            return 1
+        held = v.tile.layout.num_registers
+        distinct = v.tile.layout
+        for axis in axes:
+            distinct = distinct.reduce(axis)
+        return max(1, held // (distinct.num_registers * ACCUMULATOR_REGISTERS))
 
     def used(self, values: Iterable[Value]) -> set[Value]:
         """The values, and for those computed where they are used the ones that they are computed from."""
@@ -142,11 +156,13 @@ class _Walk:
             live.remove(op.results)
             if op.regions:
                 # what a region takes over as its argument is alive there under that name
-                handed = {"for": 3, "while": 0, "if": 1}.get(op.name, len(op.operands))
+                handed = {"for": 3, "while": 0, "if": 1, "guard": 1}.get(op.name, len(op.operands))
                 inside = live.values | self.used(op.operands[:handed])
                 for region in op.regions:
                     # what a loop uses from outside is alive all through it
                     outside = inside | (_used(region) - _defined(region)) if op.name in ("for", "while") else inside
+                    if op.name == "guard":  # rows that are not chosen keep what was handed over
+                        outside = outside | set(region.args)
                     live.add(self.block(region, outside) - set(region.args))
             after_op: Sequence[Value] = () if op.regions else op.results
             if op.name in ("mma", "mfma") and len(op.operands) > 2 and op.operands[2] not in live.values:

@@ -78,7 +78,7 @@ class Split:
 
 
 def _run(kernel: Kernel, ctx: Context) -> Kernel:
-    loops = [op for op in kernel.walk() if op.name == "for" and op.attrs.get("masks", "") != "whole"]
+    loops = [op for op in kernel.walk() if op.name == "for"]
     roots = {loop: found for loop in loops if (found := _roots(loop))}
     for loop in loops:
         if loop.attrs.get("masks") == "split" and loop not in roots:
@@ -88,11 +88,13 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
     ranges, divisors = Ranges(kernel), Divisibility(kernel)
     splits: dict[Op, Split] = {}
     for loop, masks in roots.items():
+        if loop.attrs.get("masks") == "whole":
+            continue
         split = _plan(loop, masks, ranges, divisors)
-        if loop.attrs.get("masks") == "split" and split.first is None and split.last is None and not split.everywhere:
-            raise _nothing_to_split(loop, kernel, ctx)
         if split.first is not None or split.last is not None or split.everywhere:
             splits[loop] = split
+        elif loop.attrs.get("masks") == "split":
+            raise _nothing_to_split(loop, kernel, ctx)
     for split in splits.values():
         _tell(split, ctx)
 
@@ -305,6 +307,8 @@ class _Writer:
             attrs: dict[str, AttrValue] = {k: v for k, v in loop.attrs.items() if k != "masks"}
             if len(ends) > 1:
                 attrs["part"] = i + 1
+                if not values:  # the ends of what can be seen: few iterations of many
+                    attrs["few"] = True
             made = rw.op("for", [start, stop, step, *carried], attrs, regions=[region], loc=loop.loc, names=names)
             start, carried = stop, made.results
         rw.replace(loop, carried)

@@ -85,6 +85,7 @@ declare(
         attrs=(
             AttrSpec("pattern", "word", default="", choices=("", "plain", "ping_pong", "interleave")),
             AttrSpec("slices", "shape", default=()),
+            AttrSpec("few", "bool", default=False, doc="a rest of few iterations: it is not worth much code"),
             AttrSpec("masks", "word", default="", choices=("", "split", "whole")),
             AttrSpec("part", "int", default=0),
         ),

@@ -53,12 +53,12 @@ def _rule(kinds: str, result: Callable[[Elem], Elem] = lambda e: e) -> Rule:
 
 def _rounded(f: Callable[..., Array]) -> Semantics:
     """Evaluates in f64 and rounds once."""
-    return lambda ctx, op, args: numeric.rounded_once(f, op.operands[0].tile.elem, *args)
+    return lambda ctx, op, args: numeric.rounded_once(f, op.operands[0].elem, *args)
 
 
 def _ieee(f: Callable[..., Array]) -> Semantics:
     """A basic operation with one rounding."""
-    return lambda ctx, op, args: numeric.ieee(f, op.operands[0].tile.elem, *args)
+    return lambda ctx, op, args: numeric.ieee(f, op.operands[0].elem, *args)
 
 
 def _direct(f: Callable[..., Array]) -> Semantics:
@@ -219,7 +219,7 @@ def _exp2(c: Check) -> Sequence[Type]:
 
 
 def _exp2_value(ctx: Any, op: Any, args: Sequence[Any]) -> Any:
-    out = numeric.rounded_once(np.exp2, op.operands[0].tile.elem, *args)
+    out = numeric.rounded_once(np.exp2, op.operands[0].elem, *args)
     if not op.attrs.get("flush", False):
         return out
     return np.where(np.abs(out) < np.finfo(np.float32).tiny, np.float32(0.0), out)
@@ -265,7 +265,7 @@ declare(
         _rule("int float"),
         elementwise=True,
         category="elementwise",
-        semantics=lambda ctx, op, args: numeric.fused_multiply_add(args[0], args[1], args[2], op.operands[0].tile.elem),
+        semantics=lambda ctx, op, args: numeric.fused_multiply_add(args[0], args[1], args[2], op.operands[0].elem),
         example="%r = fma(%a, %b, %a) : tile<f32[64, 64]>",
     )
 )
@@ -338,9 +338,7 @@ def _convert_value(ctx: Any, op: Any, args: Sequence[Any]) -> Any:
     attrs = op.attrs
     rounding, overflow = attrs.get("rounding", "nearest_even"), attrs.get("overflow", "")
     bits = args[1] if len(args) == 2 else None
-    return convert_array(
-        args[0], op.operands[0].tile.elem, attrs["elem"], rounding=rounding, overflow=overflow, bits=bits
-    )
+    return convert_array(args[0], op.operands[0].elem, attrs["elem"], rounding=rounding, overflow=overflow, bits=bits)
 
 
 declare(

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tileir.ir.ops import numeric
 from tileir.ir.ops.contract import accumulator, is_small_float
 from tileir.ir.ops.memory import CACHE_ATTR, access_shape
 from tileir.ir.registry import AttrSpec, Check, OpDef, declare
@@ -350,6 +351,56 @@ declare(
         category="fragments",
         semantics=lambda ctx, op, args: ctx.load_fragment(op, args[0], args[1:-1]),
         example="%f = load_fragment<at = 4>(%A[%i +: 64, %j +: 64], %map) : fragment<f32[4]>",
+    )
+)
+
+
+# Reductions inside of a lane
+
+
+def _fold(c: Check) -> Sequence[Type]:
+    acc, x = _fragment(c, 0), _fragment(c, 1)
+    widens = c.attrs["kind"] == "add" and acc.elem.name == "f32" and x.elem.is_float and x.elem.bits == 16
+    if acc.count != 1 or (acc.elem != x.elem and not widens):
+        c.fail(
+            "E0374",
+            f"{x} cannot be folded into {acc}",
+            1,
+            legal=f"fragment<{acc.elem}[…]> into fragment<{acc.elem}[1]>",
+        )
+    return [acc]
+
+
+def _fold_value(ctx: Any, op: Any, args: Sequence[Any]) -> Any:
+    acc, x = args
+    kind, elem = op.attrs["kind"], op.results[0].type.elem
+    if kind == "add":
+        total = acc.astype(np.float64) + np.sum(x.astype(np.float64), axis=-1, keepdims=True)
+        return total.astype(elem.np) if elem.is_float else acc + np.sum(x, axis=-1, keepdims=True, dtype=x.dtype)
+    pick = numeric.maximum if kind == "max" else numeric.minimum
+    for i in range(x.shape[-1]):
+        acc = pick(acc, x[..., i : i + 1])
+    return acc
+
+
+declare(
+    OpDef(
+        "fold_fragment",
+        "Combines the elements of a fragment with a running value of the same lane. A sum in f32 may take 16-bit floats.",
+        ("acc", "x"),
+        _fold,
+        attrs=(
+            AttrSpec("kind", "word", positional=True, choices=("add", "max", "min")),
+            AttrSpec("flush", "bool", default=False, doc="sums: values below 2^-126 may count as 0"),
+        ),
+        level="wave",
+        category="fragments",
+        semantics=_fold_value,
+        example=(
+            "%f = split_registers(%held) : fragment<f32[2]>\n"
+            "%a = slice_fragment<at = 0>(%f) : fragment<f32[1]>\n"
+            "%m = fold_fragment<max>(%a, %f) : fragment<f32[1]>"
+        ),
     )
 )
 

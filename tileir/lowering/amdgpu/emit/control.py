@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from tileir.ir.core import Block, Op, Value
 from tileir.ir.types import FragmentType
+from tileir.layout.broadcasts import broadcast_registers
 from tileir.lowering.amdgpu.emit import packed, streams
-from tileir.lowering.amdgpu.emit.elementwise import broadcast_registers, operand_pieces
+from tileir.lowering.amdgpu.emit.elementwise import operand_pieces
 from tileir.lowering.amdgpu.emit.matrix import place_lasting_operands, plan_of
 from tileir.lowering.amdgpu.emit.state import State
 from tileir.lowering.amdgpu.emit.tiles import Tile, can_tie, tied

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 
 from tileir.ir.core import Op, Value
-from tileir.ir.types import F32, F64, I1, I64, Elem, TileType
-from tileir.layout import Layout
+from tileir.ir.types import F32, F64, I1, I64, Elem, FragmentType, TileType
+from tileir.layout.broadcasts import broadcast_registers
 from tileir.lowering.amdgpu.emit import packed
 from tileir.lowering.amdgpu.emit.small_floats import SmallFloats, needs_codes
 from tileir.lowering.amdgpu.emit.state import State
@@ -32,7 +31,7 @@ class Pieces:
 
     def __init__(self, s: State, op: Op, n: int):
         self.s, self.w, self.op, self.n = s, s.w, op, n
-        self.elem = op.operands[0].tile.elem
+        self.elem = op.operands[0].elem
         self.flags = _FAST_FLAGS[s.kernel.fp]
 
     def type(self, elem: Elem | None = None) -> str:
@@ -76,7 +75,7 @@ class Pieces:
             assert isinstance(target, Elem)
             return self.w.bitcast(a[0], self.type(), self.type(target))
         if name == "where":
-            element = self.op.operands[1].tile.elem
+            element = self.op.operands[1].elem
             if scalar_type(element) in packed.WIDTHS:
                 return packed.select(self.w, a[0], a[1], a[2], scalar_type(element), self.n)
             return self.select(a[0], a[1], a[2], element)
@@ -288,21 +287,6 @@ def _suffix(elem: Elem, n: int) -> str:
     return name if n == 1 else f"v{n}{name}"
 
 
-@lru_cache(maxsize=512)
-def broadcast_registers(layout: Layout, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """For each register of `layout` the register of a broadcast operand of `shape` that holds its value."""
-    current = layout
-    total = list(range(layout.num_registers))
-    for d, (n, full) in enumerate(zip(shape, layout.shape, strict=True)):
-        if n != full:
-            target = {}
-            for new, group in enumerate(current.reduce_sources(d)):
-                target.update(dict.fromkeys(group, new))
-            total = [target[r] for r in total]
-            current = current.reduce(d)
-    return tuple(total)
-
-
 def operand_pieces(s: State, v: Value, result: TileType, n: int) -> list[str]:
     """Pieces of an operand of an elementwise op, broadcast to the result's shape."""
     w, layout = s.w, result.layout
@@ -317,19 +301,33 @@ def operand_pieces(s: State, v: Value, result: TileType, n: int) -> list[str]:
     return [w.pack(picked[i : i + n], element) for i in range(0, len(picked), n)]
 
 
-def _column(s: State, v: Value, result: TileType, n: int) -> Callable[[int], str]:
+def column(s: State, v: Value, result: TileType, n: int) -> Callable[[int], str]:
     """Piece by number of an operand. Pieces that are tied to a register file or deferred are made one by one, when used."""
     tile = s.values[v]
+    if isinstance(tile, Tile) and tile.is_deferred and v.tile.shape != result.shape and result.layout is not None:
+        sources, element, known = broadcast_registers(result.layout, v.tile.shape), scalar_type(v.tile.elem), tile
+        return lambda i: s.w.pack([known.part(s.w, r, 1) for r in sources[i * n : (i + 1) * n]], element)
     if isinstance(tile, Tile) and not tile.splat and v.tile.shape == result.shape and tile.chunk == n:
         return lambda i: tile.piece(s.w, i)
     pieces = operand_pieces(s, v, result, n)
     return lambda i: pieces[i]
 
 
+def _of_fragment(s: State, v: Value, n: int) -> str:
+    """`n` elements of an operand of an op on fragments; one element, or a scalar, stands for all."""
+    if n == 1 or (isinstance(v.type, FragmentType) and v.type.count == n):
+        return s.scalar(v)
+    return s.w.pack([s.scalar(v)] * n, scalar_type(v.elem))
+
+
 def elementwise(s: State, op: Op, emit: Callable[[State, Op, int, list[str]], str] | None = None) -> None:
     """Any elementwise op; `emit` computes one piece (by default by `Pieces`)."""
-    t = op.result.tile
     emit = emit or (lambda s, op, n, a: Pieces(s, op, n).emit(a))
+    if isinstance(op.result.type, FragmentType):
+        n = op.result.type.count
+        s.values[op.result] = emit(s, op, n, [_of_fragment(s, v, n) for v in op.operands])
+        return
+    t = op.result.tile
     if t.is_scalar:
         s.values[op.result] = emit(s, op, 1, [s.scalar(v) for v in op.operands])
         return
@@ -337,7 +335,7 @@ def elementwise(s: State, op: Op, emit: Callable[[State, Op, int, list[str]], st
     assert layout is not None
     widths = [s.tile(v).chunk for v in op.operands if v.tile.shape == t.shape and not s.tile(v).splat]
     n = min(widths, default=1)
-    columns = [_column(s, v, t, n) for v in op.operands]
+    columns = [column(s, v, t, n) for v in op.operands]
 
     make = s.at(op.loc, lambda i: emit(s, op, n, [column(i) for column in columns]))
 

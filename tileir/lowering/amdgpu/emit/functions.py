@@ -407,7 +407,7 @@ WIDE_FUNCTIONS = frozenset({"sinh", "cosh", "pow", "atan2"})
 
 def function(s: State, op: Op, n: int, args: list[str]) -> str:
     """One piece of a function, element by element; 16-bit types go through f32 or f64 and are rounded once."""
-    elem = op.operands[0].tile.elem
+    elem = op.operands[0].elem
     wide = F64 if elem == F64 or op.name in WIDE_FUNCTIONS else F32
     f, one = Functions(s, wide), Pieces(s, op, 1)
     whole = Pieces(s, op, n)

@@ -114,6 +114,7 @@ class _Ops:
             "shared_store_fragment": fragments.shared_store,
             "copy_async_part": fragments.copy_part,
             "load_fragment": fragments.load_global,
+            "fold_fragment": reduce.fold,
             "mfma": fragments.mfma,
             "schedule_fence": fragments.fence,
             "barrier_of": fragments.barrier_of,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from tileir.ir.core import Op, Value
 from tileir.ir.ops.reduce import neutral
-from tileir.ir.types import F32, I32, Elem
+from tileir.ir.types import F32, I32, Elem, FragmentType
 from tileir.layout.linear import LANE_BITS, WAVE
 from tileir.lowering.amdgpu.emit.coords import register_table
 from tileir.lowering.amdgpu.emit.elementwise import Pieces
@@ -63,13 +63,35 @@ def reduce(s: State, op: Op) -> None:
     s.values[op.result] = Tile(op.result.tile, 1, out)
 
 
+def fold(s: State, op: Op) -> None:
+    """`fold_fragment`: the running value with two elements of the fragment at a time, where an instruction takes two."""
+    w, kind = s.w, str(op.attrs["kind"])
+    acc, x = op.operands
+    assert isinstance(x.type, FragmentType)
+    n, elem, total = x.type.count, acc.elem, s.scalar(acc)
+    if kind == "add" and op.attrs.get("flush", False) and n % 2 == 0 and adds_pairs(s, x.elem):
+        t = vector_type(scalar_type(x.elem), n)
+        for i in range(0, n, 2):
+            pair = (
+                s.scalar(x) if n == 2 else w.op(f"llvm.shufflevector {s.scalar(x)}, {s.scalar(x)} [{i}, {i + 1}] : {t}")
+            )
+            total = add_pair(s, pair, total, x.elem)
+        s.values[op.result] = total
+        return
+    p = Pieces(s, op, 1)
+    combine = combiner(p, f"reduce_{kind}", elem)
+    for i in range(n):
+        part = s.scalar(x) if n == 1 else w.extract(s.scalar(x), i, vector_type(scalar_type(x.elem), n))
+        total = combine(total, p.convert(part, x.elem, elem))
+    s.values[op.result] = total
+
+
 class _Pairs:
     """Sums of 16-bit floats in f32, two at a time: dot products with ones. They flush denormal numbers, so the text must allow it."""
 
     def __init__(self, s: State, narrow: Value):
         self.s, self.elem = s, narrow.tile.elem
         self.pieces = s.tile(narrow).pieces(s.w, 2)
-        self.one = s.splat_literal(1.0, self.elem, 2)
 
     @staticmethod
     def of(s: State, op: Op) -> _Pairs | None:
@@ -81,8 +103,7 @@ class _Pairs:
         layout = narrow.tile.layout
         if layout is None or layout.padded_shape != layout.shape or layout.num_registers % 2:
             return None
-        feature = {"bf16": "dot2_bf16", "f16": "dot2_f16"}.get(narrow.tile.elem.name)
-        return _Pairs(s, narrow) if feature and s.target.supports(feature) else None
+        return _Pairs(s, narrow) if adds_pairs(s, narrow.tile.elem) else None
 
     def covers(self, registers: Sequence[int]) -> bool:
         """Whether registers come in pairs that one piece holds."""
@@ -91,17 +112,26 @@ class _Pairs:
         )
 
     def total(self, registers: Sequence[int]) -> str:
-        s, w = self.s, self.s.w
-        total = s.splat_literal(0.0, F32, 1)
-        t = vector_type(scalar_type(self.elem), 2)
-        name = "llvm.amdgcn.fdot2.f32.bf16" if self.elem.name == "bf16" else "llvm.amdgcn.fdot2"
-        off = w.const(0, "i1")
+        total = self.s.splat_literal(0.0, F32, 1)
         for r in registers[::2]:
-            piece = self.pieces(r // 2)
-            total = w.op(
-                f'llvm.call_intrinsic "{name}"({piece}, {self.one}, {total}, {off}) : ({t}, {t}, f32, i1) -> f32'
-            )
+            total = add_pair(self.s, self.pieces(r // 2), total, self.elem)
         return total
+
+
+DOT_PRODUCTS = {"bf16": ("dot2_bf16", "llvm.amdgcn.fdot2.f32.bf16"), "f16": ("dot2_f16", "llvm.amdgcn.fdot2")}
+"""By element type the feature of a chip that adds a product of pairs to a f32, and LLVM's intrinsic for it."""
+
+
+def adds_pairs(s: State, elem: Elem) -> bool:
+    """Whether the chip adds two elements to a f32 in one instruction."""
+    return elem.name in DOT_PRODUCTS and s.target.supports(DOT_PRODUCTS[elem.name][0])
+
+
+def add_pair(s: State, pair: str, total: str, elem: Elem) -> str:
+    """The total and both elements of a pair: its dot product with ones."""
+    t, one, off = vector_type(scalar_type(elem), 2), s.splat_literal(1.0, elem, 2), s.w.const(0, "i1")
+    name = DOT_PRODUCTS[elem.name][1]
+    return s.w.op(f'llvm.call_intrinsic "{name}"({pair}, {one}, {total}, {off}) : ({t}, {t}, f32, i1) -> f32')
 
 
 def _tree(values: list[str], combine: Combiner, arity: int) -> str:

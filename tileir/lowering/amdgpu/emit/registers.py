@@ -9,7 +9,7 @@ from tileir.ir.ops.shape import permutation
 from tileir.ir.types import Elem
 from tileir.layout.conversion import conversion, transpose_sources
 from tileir.lowering.amdgpu.emit.coords import coordinate
-from tileir.lowering.amdgpu.emit.elementwise import operand_pieces
+from tileir.lowering.amdgpu.emit.elementwise import column, operand_pieces
 from tileir.lowering.amdgpu.emit.state import State
 from tileir.lowering.amdgpu.emit.tiles import Tile
 from tileir.lowering.amdgpu.emit.writer import scalar_type, vector_type
@@ -106,6 +106,8 @@ def broadcast(s: State, op: Op) -> None:
     t, x = op.result.tile, op.operands[0]
     if t.is_scalar:
         s.values[op.result] = s.scalar(x)
+    elif s.is_deferrable(op):
+        s.values[op.result] = Tile.deferred(t, 1, column(s, x, t, 1))
     else:
         s.values[op.result] = Tile(t, 1, operand_pieces(s, x, t, 1))
 
