@@ -22,8 +22,7 @@ kernel @KERNEL<BM: int = {bm}, BN: int = {bn}, BK: int = {bk}, T: type = {elemen
 }}
 schedule @chosen of @KERNEL for {chip} {{
   waves %acc {rows} x {columns}
-  stage %a, %b in shared depth {depth} {way}
-}}
+{stage}}}
 """
 
 TRITON_TEXT = """
@@ -116,11 +115,16 @@ class Product:
 
     def tileir(self, lds_bytes: int) -> Job:
         """For TileIR, with a schedule that states waves and staging: two buffers if LDS has room for them, else one."""
+        return {"text": self.tileir_text(lds_bytes), "chip": self.chip, "schedule": "chosen"}
+
+    def tileir_text(self, lds_bytes: int = 0, *, staged: bool = True) -> str:
+        """The text; `staged` states how tiles come into LDS of so many bytes, else that is open."""
         m, n, k = self.tile
         direct = self.chip == "gfx950"
         # Staged through registers, the second stage lives there and needs no buffer of its own.
         depth = 2 if not direct or 2 * self.bytes_of_step <= lds_bytes else 1
-        text = TILEIR_TEXT.format(
+        stage = f"  stage %a, %b in shared depth {depth} {'direct' if direct else 'via_registers'}\n"
+        return TILEIR_TEXT.format(
             bm=m,
             bn=n,
             bk=k,
@@ -132,10 +136,8 @@ class Product:
             chip=self.chip,
             rows=self.grid[0],
             columns=self.grid[1],
-            depth=depth,
-            way="direct" if direct else "via_registers",
+            stage=stage if staged else "",
         )
-        return {"text": text, "chip": self.chip, "schedule": "chosen"}
 
     def triton(self, *, masks: bool = True, agprs: bool = True, instruction: int = 0) -> Job:
         """For Triton with two stages. masks: for sizes that are no multiples of the tile. agprs: whether LLVM may use accumulation

@@ -1,9 +1,14 @@
-"""narrow-loops: which loops are cut into narrower tiles of k, and that what they compute stays the same."""
+"""narrow-loops: which loops get narrower or wider tiles of k, and that what they compute stays the same."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import ml_dtypes
+import numpy as np
 import pytest
 
+import tileir
 from tileir.frontend import parse
 from tileir.ir.core import Kernel, Op
 from tileir.passes.manager import run_pipeline
@@ -80,6 +85,52 @@ def test_stages_are_multiplied() -> None:
     assert {op.attrs["depth"] for op in kernel.walk() if op.name == "load"} == {4}
     assert widths(narrowed(text.replace("depth 2", "depth 3"))) == {(256, 64)}, "six stages are too many"
     assert widths(narrowed(text.replace("depth 2", "depth 1"))) == {(256, 64)}
+
+
+@pytest.mark.parametrize(
+    ("chip", "elem", "tile", "want"),
+    [
+        ("gfx950", "f8E4M3FN", (256, 256, 32), 64),  # the k of the fast instruction
+        ("gfx950", "bf16", (256, 256, 32), 32),
+        ("gfx942", "bf16", (128, 256, 32), 64),
+        ("gfx942", "f8E4M3FNUZ", (128, 256, 32), 128),
+        ("gfx942", "bf16", (256, 256, 32), 64),
+        ("gfx942", "bf16", (128, 128, 32), 32),  # two workgroups fit
+        ("gfx942", "bf16", (128, 256, 48), 48),
+    ],
+)
+def test_short_rows_are_joined(chip: str, elem: str, tile: tuple[int, int, int], want: int) -> None:
+    m, n, k = tile
+    kernel = narrowed(GEMM, chip, T=elem, BM=m, BN=n, BK=k)
+    assert widths(kernel) == {(m, want), (n, want)} and step(kernel) == want
+
+
+def test_stated_stages_of_short_rows() -> None:
+    """Half as many of twice the size, where that is a number; what waits in registers stays one tile."""
+    for depth, want in ((4, (64, 2)), (3, (32, 3)), (2, (32, 2))):
+        text = GEMM + f"schedule @s of @gemm for gfx950 {{\n  stage %a, %b in shared depth {depth} direct\n}}\n"
+        kernel = narrowed(text, T="f8E4M3FN", BK=32, BM=128)
+        assert (step(kernel), *{op.attrs["depth"] for op in kernel.walk() if op.name == "load"}) == want
+    text = GEMM + "schedule @s of @gemm for gfx942 {\n  stage %a, %b in shared depth 2 via_registers\n}\n"
+    kernel = narrowed(text, "gfx942", BK=32)
+    assert step(kernel) == 64 and {op.attrs["depth"] for op in kernel.walk() if op.name == "load"} == {2}
+
+
+@pytest.mark.parametrize(("chip", "tile"), [("gfx942", (128, 256, 32)), ("gfx950", (128, 128, 128))])
+def test_the_result_is_the_same(chip: str, tile: tuple[int, int, int]) -> None:
+    m, n, k = tile
+    bf16: Any = ml_dtypes.bfloat16
+    text = GEMM.replace(", %end: i32", "").replace(
+        "BM: int = 256, BN: int = 256, BK: int = 64", f"BM: int = {m}, BN: int = {n}, BK: int = {k}"
+    )
+    compiled = tileir.compile(text, chip)
+    device = tileir.get_device(f"simulator:{chip}", check="all")
+    for depth in (8, k, 3 * k + 8, 5 * k):
+        rng = np.random.default_rng(depth)
+        a, b = (rng.integers(-3, 4, (rows, depth)).astype(bf16) for rows in (m + 8, n - 8))
+        c = np.zeros((m + 8, n - 8), np.float32)
+        compiled.launch(A=a, B=b, C=c, device=device)
+        assert (c == a.astype(np.float32) @ b.astype(np.float32).T).all()
 
 
 STAYS = {

@@ -1,4 +1,4 @@
-"""Cuts the tiles of k of a loop that copies to LDS, so that LDS holds more stages.
+"""Cuts the tiles of k of a loop so that LDS holds more stages, or joins them so that LDS is used.
 
     %d = for %k = %c0 to %K step %c64 carry(%c = %zero) {
       %a = load(%A[%i +: 256, %k +: 64]) : tile<bf16[256, 64]>
@@ -11,6 +11,10 @@ becomes the same loop over tiles of 32. The room of LDS then holds twice the sta
 half the time, and copies spread over it. Tiles are cut until LDS holds as many stages as a loop may have – of tiles that go through registers, until it holds
 one –, while rows are at least 64 bytes, half a cache line. By the simulator's model (`docs/scheduling.md`) 256x256x64 loops of four and eight waves
 keep the matrix pipes busy for more of their time so.
+
+The other way round tiles of short rows are joined: to rows of 64 bytes where they are copied directly, which matrix instructions of 8-bit
+floats need for their full rate; to rows of a cache line where tiles go through registers and then fill more than half of LDS, so that a
+turn of the buffer serves more products.
 
 What the loop computes is the same, so it must end where the tiles end, with the view: the last tile of the text may reach further.
 """
@@ -26,49 +30,47 @@ from tileir.passes.mfma_choice import instructions
 from tileir.target import Target
 
 ROW_BYTES = 64  # of a tile of k: what one read of each lane group takes, and half a cache line
+LONG_ROW_BYTES = 128  # of a tile of k that is joined from several: a cache line
+VIA_REGISTERS = "via_registers"
 WIDE = 16  # bytes of a direct copy of a lane
 
 
 def _run(kernel: Kernel, ctx: Context) -> Kernel:
-    factors = {op: factor for op in kernel.walk() if op.name == "for" and (factor := _factor(op, ctx.target)) > 1}
-    inside = {inner: factor for loop, factor in factors.items() for inner in loop.regions[0].ops}
-
-    variables = {loop.regions[0].args[0] for loop in factors}
+    widths = {op: size for op in kernel.walk() if op.name == "for" and (size := _width(op, ctx.target))}
+    inside = {inner: loop for loop in widths for inner in loop.regions[0].ops}
+    variables = {loop.regions[0].args[0] for loop in widths}
 
     def rule(rw: Rewriter, op: Op) -> bool:
-        if op in factors:
-            step = op.operands[2]
-            size = _constant(step)
-            assert size is not None
-            narrow = rw.constant(size // factors[op], step.tile.elem, op.loc)
+        if op in widths:
             operands = [rw.use(v) for v in op.operands]
-            operands[2] = narrow
+            operands[2] = rw.constant(widths[op], op.operands[2].tile.elem, op.loc)
             region = rw.region(op.regions[0])
             made = rw.op("for", operands, op.attrs, regions=[region], loc=op.loc, names=[v.name for v in op.results])
             rw.replace(op, made.results)
             return True
         if op not in inside or op.name not in ("load", "transpose"):
             return False
-        factor = inside[op]
+        old, new = _constant(inside[op].operands[2]), widths[inside[op]]
+        assert old is not None
         axis = _narrow_axis(op, variables)
         t = op.result.tile
-        shape = tuple(n // factor if i == axis else n for i, n in enumerate(t.shape))
+        shape = tuple(new if i == axis else n for i, n in enumerate(t.shape))
         attrs: dict[str, AttrValue] = dict(op.attrs)
         spans = op.spans
         if op.name == "load":
             assert spans is not None
             depth = attrs.get("depth", 0)
             assert isinstance(depth, int)
-            if depth:
-                attrs["depth"] = depth * factor
+            if depth and attrs.get("stage") != VIA_REGISTERS:
+                attrs["depth"] = depth * old // new
             places = [i for i, s in enumerate(spans) if s is not None]
-            spans = tuple(s // factor if s is not None and i == places[axis] else s for i, s in enumerate(spans))
+            spans = tuple(new if s is not None and i == places[axis] else s for i, s in enumerate(spans))
         value = Value(op.result.name, TileType(t.elem, shape), op.result.loc)
         rw.insert(Op(op.name, [rw.use(v) for v in op.operands], attrs, [value], [], spans, op.loc, op.operand_locs))
         rw.replace(op, [value])
         return True
 
-    return rewrite(kernel, rule) if factors else kernel
+    return rewrite(kernel, rule) if widths else kernel
 
 
 def _constant(v: Value) -> int | None:
@@ -87,8 +89,8 @@ def _narrow_axis(op: Op, variables: set[Value]) -> int:
     return [i for i, s in enumerate(op.spans) if s is not None].index(loop_dim)
 
 
-def _factor(loop: Op, target: Target) -> int:
-    """Into how many parts the tiles of a loop are cut, 1 if they are not."""
+def _width(loop: Op, target: Target) -> int:
+    """The k of the tiles of a loop where it should be another, else 0."""
     body, size = loop.regions[0], _constant(loop.operands[2])
     names = {op.name for op in body.ops}
     attrs_open = loop.attrs.get("pattern", "") != "plain" and not loop.attrs.get("slices")
@@ -98,25 +100,38 @@ def _factor(loop: Op, target: Target) -> int:
         or not {"mma", "load"} <= names
         or not names <= {"mma", "load", "transpose", "yield"}
     ):
-        return 1
+        return 0
     loads = [op for op in body.ops if op.name == "load"]
-    most = min(_most(op, loop, size) for op in loads)
+    direct = max(target.direct_to_lds_bytes) >= WIDE
+    if not all(_is_free(op, loop, size, direct=direct) and _is_contracted(op, body) for op in loads):
+        return 0
     deepest = max(_deepest(op, target) for op in body.ops if op.name == "mma")
-    depths = [d for op in loads if isinstance(d := op.attrs.get("depth", 0), int) and d]
-    if most < 2 or 1 in depths or not all(_is_contracted(op, body) for op in loads):
-        return 1
-    stages = MOST_DEPTH if max(target.direct_to_lds_bytes) >= WIDE else 1
+    depths = {d for op in loads if isinstance(d := op.attrs.get("depth", 0), int) and d}
+    if 1 in depths:
+        return 0
     tile = sum(op.result.tile.size * op.result.tile.elem.bytes for op in loads)
-    factor = 1
-    while 2 * factor <= most and target.lds_bytes * factor < stages * tile:
-        if (
-            any(_row_bytes(op, size) % (2 * factor * ROW_BYTES) for op in loads)
-            or deepest > size // (2 * factor)
-            or any(d * 2 * factor > MOST_DEPTH for d in depths)
-        ):
+    row = min(size * op.result.tile.elem.bytes for op in loads)
+    stages = MOST_DEPTH if direct else 1
+    parts = 1
+    while target.lds_bytes * parts < stages * tile and not row % (2 * parts * ROW_BYTES):
+        if deepest > size // (2 * parts) or (direct and any(d * 2 * parts > MOST_DEPTH for d in depths)):
             break
-        factor *= 2
-    return factor
+        parts *= 2
+    if parts > 1:
+        return size // parts
+    return size * _joined(tile, row, depths, target, direct=direct)
+
+
+def _joined(tile: int, row: int, depths: set[int], target: Target, *, direct: bool) -> int:
+    """How many tiles of so many bytes, with rows of k of so many, are joined to one; 0 if none."""
+    if row & (row - 1):
+        return 0
+    if direct:
+        times = ROW_BYTES // row
+        room = MOST_DEPTH * tile * times <= target.lds_bytes
+        return times if times > 1 and room and not any(d % times or d == times for d in depths) else 0
+    times = min(LONG_ROW_BYTES // row, 1 << (target.lds_bytes // tile).bit_length() - 1) if tile else 0
+    return times if times > 1 and 2 * tile * times > target.lds_bytes else 0
 
 
 def _deepest(op: Op, target: Target) -> int:
@@ -131,33 +146,21 @@ def _deepest(op: Op, target: Target) -> int:
     return min(fitting, default=0)
 
 
-def _most(op: Op, loop: Op, size: int) -> int:
-    """By how much the tile of a load may be narrower; 1 where the load does not run along the loop, or is not staged in LDS."""
+def _is_free(op: Op, loop: Op, size: int, *, direct: bool) -> bool:
+    """Whether the tile of a load may be of another k: it runs along the loop, to the end of its view, and is staged in LDS."""
     view, spans, t = op.operands[0].type, op.spans, op.result.tile
     variable = loop.regions[0].args[0]
     assert isinstance(view, GlobalType) and spans is not None
-    direct = op.attrs.get("via", "buffer") == "buffer" and op.attrs.get("pad", 0) == 0
+    staged = op.attrs.get("via", "buffer") == "buffer" and op.attrs.get("pad", 0) == 0
+    staged = staged and not (direct and op.attrs.get("stage") == VIA_REGISTERS)
     moving = [i for i, v in enumerate(op.operands[1:]) if v is variable]
     inside = {r for inner in loop.regions[0].ops for r in inner.results} | set(loop.regions[0].args)
-    if (
-        not direct
-        or op.attrs.get("stage") == "via_registers"
-        or t.rank != 2
-        or t.elem.bits not in (8, 16)
-        or len(moving) != 1
-    ):
-        return 1
+    if not staged or t.rank != 2 or t.elem.bits not in (8, 16) or len(moving) != 1:
+        return False
     (dim,) = moving
     if spans[dim] != size or any(v in inside for i, v in enumerate(op.operands[1:]) if i != dim):
-        return 1
-    if not _ends_with(loop.operands[1], view.dims[dim]):
-        return 1
-    return max(1, _row_bytes(op, size) // ROW_BYTES)
-
-
-def _row_bytes(load: Op, size: int) -> int:
-    """Bytes of so many values of k."""
-    return size * load.result.tile.elem.bytes
+        return False
+    return _ends_with(loop.operands[1], view.dims[dim])
 
 
 def _ends_with(end: Value, dim: int | str) -> bool:
@@ -190,5 +193,5 @@ PASS = Pass(
     "narrow-loops",
     _run,
     requires=frozenset({"bound"}),
-    summary="cuts tiles of k so that LDS holds more stages",
+    summary="cuts or joins tiles of k, so that LDS holds enough stages and no more",
 )
