@@ -56,6 +56,19 @@ def test_shared_round_trip(read: str) -> None:
     assert execute(body).tolist() == X.tolist()
 
 
+def test_a_buffer_is_read_in_another_shape() -> None:
+    """Its elements in row-major order: what a reshape through LDS becomes (fuzz seed general 117)."""
+
+    def body(b: Builder, x: Value, y: Value) -> None:
+        buffer = alloc(b)
+        b.op("shared_store", [load_view(b, x), buffer])
+        read = b.value("shared_load", [buffer], types=[TileType(F32, (4, N // 4))])
+        flat = b.value("reshape", [b.value("transpose", [read])], {"shape": (N,)})
+        b.op("store", [flat, y, b.constant(0, I32)], spans=(N,))
+
+    assert np.array_equal(execute(body), X.reshape(4, N // 4).T.ravel())
+
+
 def test_lds_that_nobody_wrote() -> None:
     def body(b: Builder, x: Value, y: Value) -> None:
         store_all(b, b.value("shared_load", [alloc(b, line=3)], loc=Loc("w.tile", 9, 4)), y)

@@ -117,7 +117,7 @@ class Context:
         return self._shared.alloc(type, offset, op.loc)
 
     def shared_load(self, op: Op, buffer: SharedBuffer) -> Array:
-        return self._shared.load(buffer)
+        return self._shared.load(buffer).reshape(op.result.tile.shape)
 
     def shared_store(self, op: Op, value: Array, buffer: SharedBuffer) -> None:
         self._shared.store(buffer, value, op.loc)
