@@ -136,7 +136,7 @@ def compile_kernel(
             )
         if other is None:
             log.diagnostics += first.diagnostics
-            raise
+            raise _advised(e, module, kernel, target, options) from e
         compiled = other
     else:
         if compiled.stats["sgpr_spills"] and options.start_from is None:
@@ -146,6 +146,19 @@ def compile_kernel(
     log.diagnostics += compiled.log.diagnostics
     compiled.log = log
     return compiled
+
+
+def _advised(e: CompileError, module: Module, kernel: str, target: str, options: Options) -> CompileError:
+    """The error for registers that do not suffice, with what would help; any other as it is."""
+    if e.diagnostics[0].code != SPILLED or options.start_from is not None:
+        return e
+    # Not at the top: few kernels need it.
+    from tileir.lowering.amdgpu.registers.advice import advice
+
+    source = find_kernel(module, kernel)
+    notes = advice(module, source, find_target(source, target), options.schedule)
+    head = replace(e.diagnostics[0], notes=(*e.diagnostics[0].notes, *notes))
+    return CompileError([head, *e.diagnostics[1:]], e.sources)
 
 
 def _of_whole_tiles(module: Module, kernel: str, target: str, options: Options) -> Compiled | None:
@@ -166,7 +179,10 @@ def _of_other_waves(module: Module, kernel: str, target: str, options: Options, 
     """The kernel with another number of waves, where nobody stated one; None if none compiles. All registers of a compute unit are in
     use from one wave per SIMD on, where more waves share the same: then the `hopeless` stays so."""
     source = find_kernel(module, kernel)
-    default = _open_waves(module, source, target, options)
+    try:
+        default = _open_waves(module, source, target, options)
+    except CompileError:  # not even layouts
+        return None
     if not default or (hopeless and default >= find_target(source, target).simds_per_cu):
         return None
     for waves in OTHER_WAVES:
@@ -345,14 +361,27 @@ def _generate(
         if d.code == MOVES and not options.allow_spills:
             raise _refused(MOVED, d.message, d.loc, worst, note, module)
         if d.code not in (SPILLS, MOVES) or not options.allow_spills:
-            log.warning(d.code, d.message, d.loc, legal=d.legal)
+            place, notes = _scalars(d, kernel, compiled)
+            log.warning(d.code, d.message, place, legal=d.legal, notes=notes)
     return compiled
+
+
+def _scalars(d: Deviation, kernel: Kernel | None, compiled: Compiled) -> tuple[Loc, tuple[Note, ...]]:
+    """The place of a deviation; of scalar registers that spill the one where most are wanted, with what holds them."""
+    if d.code != SPILLS or kernel is None:
+        return d.loc, ()
+    from tileir.lowering.amdgpu.registers.advice import scalars_of
+
+    return scalars_of(kernel, compiled.target)
 
 
 def _refused(code: str, text: str, loc: Loc, worst: Peak | None, note: Note, module: Module) -> CompileError:
     """The error for code that does not keep its registers, with the values that are alive where most are."""
     legal = "smaller tiles, more waves, or --allow-spills to accept it"
     notes = (note, *(_live_set(worst) if worst is not None else ()))
+    if code == SPILLED and worst is not None and worst.op is not None and worst.op.loc.line:
+        loc = worst.op.loc
+        text += f"; about {worst.registers} per lane hold tiles here"
     return CompileError([Diagnostic(code, text, loc, legal=legal, notes=notes)], module.sources)
 
 

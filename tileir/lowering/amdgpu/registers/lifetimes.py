@@ -87,6 +87,8 @@ class Lifetimes:
     prediction: Prediction
     rows: tuple[Row, ...]
     peaks: tuple[Peak, ...]
+    scalars: Peak
+    """The point of the kernel with the most scalar registers."""
     spans: tuple[tuple[Held, int, int], ...]
     """What vectors and accumulators hold, with the numbers of the first and last op while it does, largest first."""
 
@@ -127,6 +129,7 @@ class _Reader:
         counts = {file: profile(self.live, self.registers, file) for file in files}
         total = [v + a for v, a in zip(counts[VECTOR], counts[ACCUMULATION], strict=True)]
         worst: dict[int, int] = {}  # op → its point with most vectors
+        narrow: dict[int, int] = {}  # and with most scalars
         most: dict[int, list[int]] = {}
         for p in self.live.points:
             n = p.instruction.line - 1
@@ -135,6 +138,8 @@ class _Reader:
             for at in (p.read, p.write):
                 if n not in worst or total[at] > total[worst[n]]:
                     worst[n] = at
+                if n not in narrow or counts[SCALAR][at] > counts[SCALAR][narrow[n]]:
+                    narrow[n] = at
                 row = most.setdefault(n, [0, 0, 0])
                 for i, file in enumerate(files):
                     row[i] = max(row[i], counts[file][at])
@@ -153,7 +158,8 @@ class _Reader:
                 here = {n: at for n, at in worst.items() if id(self.ops[n]) in inside}
                 if here:
                     peaks.append(self._peak(op, here, total, counts))
-        return Lifetimes(self.kernel, self.target, self.prediction, tuple(rows), tuple(peaks), self._spans())
+        scalars = self._peak(None, narrow, counts[SCALAR], counts)
+        return Lifetimes(self.kernel, self.target, self.prediction, tuple(rows), tuple(peaks), scalars, self._spans())
 
     def _peak(self, loop: Op | None, worst: dict[int, int], total: list[int], counts: dict[str, list[int]]) -> Peak:
         n = max(worst, key=lambda n: (total[worst[n]], -n)) if worst else 0

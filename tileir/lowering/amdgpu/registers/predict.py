@@ -20,14 +20,15 @@ from tileir.lowering.amdgpu.registers.text import Function, read
 from tileir.lowering.amdgpu.registers.values import ACCUMULATION, SCALAR, VECTOR, Registers
 from tileir.target import Target
 
-# Constants by measurement, the same for every kernel: medians of what LLVM 22 takes beyond the simulated allocation
-# over the corpus of benchmarks/register_prediction.py.
-# Kernels with matrix instructions: registers inside operations that are several instructions (64-bit products, conversions).
+# Constants by measurement, the same for all kernels with matrix instructions and for all without: medians of what LLVM 22 takes beyond
+# the simulated allocation, over the corpus of benchmarks/register_prediction.py.
+# Registers inside operations that become several instructions (64-bit products, conversions). Without matrix instructions the
+# scheduler makes up for them.
 BESIDES_VECTOR = 3
 # VCC, FLAT_SCRATCH and XNACK_MASK are counted with the scalar registers (LLVM: getNumExtraSGPRs).
 EXTRA_SCALAR = 6
-# The address of the arguments, numbers of the workgroup, the literals of descriptors, and pairs for conditions in between.
-BESIDES_SCALAR = 9
+# Literals and pairs for conditions; the scheduler, which runs for kernels without matrix instructions, lets more of them wait.
+BESIDES_SCALAR, BESIDES_SCALAR_SCHEDULED = 1, 6
 MOST_SCALAR = 106
 """100 + VCC and the others: what a wave of gfx9 can address (CDNA3 ISA, 3.6)."""
 _WAVE = 64
@@ -37,7 +38,8 @@ _MOST_WORKGROUPS = 16
 
 @dataclass(frozen=True)
 class Prediction:
-    """Registers of each file as the metadata of the code will count them: `vector` without those of the accumulation file."""
+    """Registers of each file as the metadata of the code will count them: `vector` without those of the accumulation file. There may
+    be more than the chip has: then the code will spill."""
 
     vector: int
     accumulation: int
@@ -73,9 +75,9 @@ def predict(text: str, target: Target) -> Prediction:
             vector = -(-vector // 4) * 4
     elif plain is not None:
         vector = min(vector, _scheduled(plain, target))
-    most = target.max_arch_vgprs
-    scalar = min(MOST_SCALAR, scalar + EXTRA_SCALAR + BESIDES_SCALAR)
-    return Prediction(min(vector, most), accumulation, scalar, function, registers, live)
+    besides = BESIDES_SCALAR if function.has_products else BESIDES_SCALAR_SCHEDULED
+    scalar = min(MOST_SCALAR, scalar + EXTRA_SCALAR + besides)
+    return Prediction(vector, accumulation, scalar, function, registers, live)
 
 
 def _scheduled(function: Function, target: Target) -> int:

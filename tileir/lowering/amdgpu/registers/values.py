@@ -107,8 +107,10 @@ class Registers:
                 return self._inserted(i, t, kind)
             case "llvm.shufflevector":
                 return self._shuffled(i, t, kind)
-            case "llvm.getelementptr" if "ptr<3>" in i.text:
-                return self._moved(i, LDS_REACH, kind)
+            case "llvm.getelementptr" if "ptr<3>" in i.text and kind == VECTOR:
+                return self._moved(
+                    i, LDS_REACH, kind
+                )  # a uniform address goes whole to M0, where direct copies look for it
             case "llvm.add" if t.bits == DWORD and t.count == 1 and self._is_offset(i):
                 return self._moved(i, BUFFER_REACH, kind)
         return None

@@ -1,0 +1,132 @@
+"""Registers as a promise: kernels that want many compile without spills, or the message says where they go and what would help."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.kernels.harness import CHIPS
+from tileir import kernels
+from tileir.frontend import parse
+from tileir.ir.core import Module
+from tileir.ir.diagnostics import CompileError
+from tileir.lowering.amdgpu.compile import Compiled, compile_kernel
+from tileir.lowering.amdgpu.registers.advice import advice
+from tileir.target import get
+
+SPILLS = ("vgpr_spills", "sgpr_spills", "scratch_bytes")
+
+
+def eight_accumulators() -> str:
+    """Eight sums of products that live across an outer loop."""
+    names = [f"%B{i}: global<bf16[N, K]>" for i in range(8)]
+
+    def row(x: str) -> str:
+        return ", ".join(f"%{x}{i}" for i in range(8))
+
+    def carry(into: str, start: str) -> str:
+        return ", ".join(f"%{into}{i} = {start}{i if start != '%z' else ''}" for i in range(8))
+
+    lines = [
+        "tileir 1",
+        f"kernel @k(%A: global<bf16[M, K]>, {', '.join(names)}, %C: global<f32[M, N]>) grid(cdiv(M, 64), cdiv(N, 64)) {{",
+        "  %i, %j = program_id()",
+        "  %z = fill(0.0) : tile<f32[64, 64]>",
+        f"  {row('r')} = for %o = 0 to 4 step 1 carry({carry('c', '%z')}) {{",
+        f"    {row('s')} = for %k = 0 to K step 32 carry({carry('d', '%c')}) {{",
+        "      %a = load(%A[%i * 64 +: 64, %k +: 32])",
+    ]
+    for i in range(8):
+        lines.append(f"      %b{i} = load(%B{i}[%j * 64 +: 64, %k +: 32])")
+        lines.append(f"      %e{i} = mma(%a, transpose(%b{i}), %d{i})")
+    lines += [f"      yield {row('e')}", "    }"]
+    lines += [f"    %h{i} = %s{i} * 0.5" for i in range(8)]
+    lines += [f"    yield {row('h')}", "  }", "  %t0 = %r0 + %r1"]
+    lines += [f"  %t{i} = %t{i - 1} + %r{i + 1}" for i in range(1, 7)]
+    return "\n".join([*lines, "  store(%t6, %C[%i * 64 +: 64, %j * 64 +: 64])", "}", ""])
+
+
+def twenty_views() -> str:
+    """Twenty views that one loop reads, each through a buffer descriptor of its own."""
+    views = ", ".join(f"%X{i}: global<f32[1024, 256]>" for i in range(20))
+    lines = [
+        "tileir 1",
+        f"kernel @k({views}, %Y: global<f32[1024, 256]>) grid(32) {{",
+        "  %i = program_id()",
+        "  %z = fill(0.0) : tile<f32[32, 64]>",
+        "  %r = for %k = 0 to 256 step 64 carry(%c = %z) {",
+    ]
+    lines += [f"    %x{i} = load(%X{i}[%i * 32 +: 32, %k +: 64])" for i in range(20)]
+    lines += [f"    %s{i} = {f'%s{i - 1}' if i else '%c'} + %x{i}" for i in range(20)]
+    return "\n".join([*lines, "    yield %s19", "  }", "  store(%r, %Y[%i * 32 +: 32, 0 +: 64])", "}", ""])
+
+
+def compiled(text: str, chip: str, schedule: str = "") -> Compiled:
+    return compile_kernel(parse(text + schedule, "k.tile"), "", chip)
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_eight_accumulators_across_an_outer_loop(chip: str) -> None:
+    stats = compiled(eight_accumulators(), chip).stats
+    assert [stats[k] for k in SPILLS] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_operands_of_three_stages_wait_in_registers(chip: str) -> None:
+    schedule = f"\nschedule @s of @gemm for {chip} {{\n  waves %acc 2 x 2\n  stage %a, %b in shared depth 3 via_registers\n}}\n"
+    stats = compiled(kernels.source("gemm"), chip, schedule).stats
+    assert [stats[k] for k in SPILLS] == [0, 0, 0]
+
+
+def test_twenty_descriptors_do_not_spill_or_the_message_says_where() -> None:
+    text = twenty_views()
+    found = compiled(text, "gfx942")
+    assert found.stats["vgpr_spills"] == found.stats["scratch_bytes"] == 0
+    said = [d for d in found.log.diagnostics if d.code == "W0902"]
+    assert bool(said) == bool(found.stats["sgpr_spills"])
+    for d in said:
+        assert "load(" in text.splitlines()[d.loc.line - 1] or "+" in text.splitlines()[d.loc.line - 1]
+        assert any("scalar registers are in use here" in n.message for n in d.notes)
+        assert any("descriptor" in n.message or "argument" in n.message for n in d.notes)
+
+
+def too_large(chip: str) -> tuple[Module, CompileError]:
+    module = parse(kernels.source("gemm"), "gemm.tile", {"BM": 512, "BN": 512})
+    with pytest.raises(CompileError) as caught:
+        compile_kernel(module, "", chip)
+    return module, caught.value
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_the_error_says_what_would_help(chip: str) -> None:
+    """The first sizes that it names compile, with about as many registers as it says."""
+    start = time.process_time()
+    _, error = too_large(chip)
+    assert time.process_time() - start < 5
+    (d,) = error.diagnostics
+    assert d.code == "E0863" and d.loc.line == 10
+    notes = [n.message for n in d.notes if "would need about" in n.message]
+    assert any(n.startswith("BM=") for n in notes) and any(n.startswith("BN=") for n in notes)
+    words = notes[0].split()
+    size, needed, room = int(words[0].removeprefix("BM=")), int(words[4]), int(words[6])
+    assert needed <= room
+    smaller = compile_kernel(parse(kernels.source("gemm"), "gemm.tile", {"BM": size, "BN": 512}), "", chip)
+    assert [smaller.stats[k] for k in SPILLS] == [0, 0, 0]
+    assert abs(int(str(smaller.stats["vgprs"])) - needed) <= 32
+
+
+def test_advice_is_the_same_each_time() -> None:
+    module = parse(kernels.source("gemm"), "gemm.tile", {"BM": 512, "BN": 512})
+    found = [advice(module, module.kernels[0], get("gfx950"), "") for _ in range(2)]
+    assert found[0] == found[1] and found[0]
+
+
+def test_nothing_is_advised_where_nothing_helps() -> None:
+    """A tile of fixed size: there is no parameter, and more waves than 8 are not tried."""
+    text = (
+        "tileir 1\nkernel @k(%X: global<f32[M, N]>) grid(1) with(waves = 8) {\n"
+        "  %z = fill(0.0) : tile<f32[4096, 4096]>\n  store(%z, %X[0 +: 4096, 0 +: 4096])\n}\n"
+    )
+    module = parse(text, "k.tile")
+    assert advice(module, module.kernels[0], get("gfx942"), "") == []
