@@ -128,6 +128,28 @@ def test_programs_compile_together() -> None:
     assert outcome.kind == "wrong" and outcome.stage.startswith("run on")
 
 
+def test_without_code_the_passes_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pass that takes max for min is found by interpreting what the passes end with; nothing is compiled."""
+    text = """tileir 1
+kernel @k(%A: global<f32[8]>, %B: global<f32[8]>) grid(1) {
+  store(max(load(%A[0 +: 8]), 0.0), %B[0 +: 8])
+}
+"""
+    kernel, case = parse(text).kernels[0], Case(CHIPS, {}, 0, 1, "special", code=False)
+    monkeypatch.setattr(execute_module, "compile_kernel", None)
+    assert execute(kernel, case).kind == "right"
+    passes = execute_module.run_pipeline
+
+    def faulty(*args: Any, **kw: Any) -> Any:
+        result = passes(*args, **kw)
+        result.kernel = exchange(result.kernel, "max", "min")
+        return result
+
+    monkeypatch.setattr(execute_module, "run_pipeline", faulty)
+    outcome = execute(kernel, case)
+    assert outcome.kind == "wrong" and outcome.stage == "after the passes for gfx942"
+
+
 def test_every_op_occurs() -> None:
     """Whatever authors may write is in some program of a few hundred; schedules and nested control flow as well."""
     found = Coverage()

@@ -34,6 +34,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     p.add_argument("--first", type=int, default=0, metavar="SEED", help="the first seed (default 0)")
     p.add_argument("--kind", choices=KINDS, action="append", help="only this kind (may be repeated; default all)")
     p.add_argument("--chips", default="gfx942,gfx950", metavar="LIST", help="which chips (default both)")
+    p.add_argument(
+        "--no-code", action="store_true", help="stop behind the passes: no machine code, a quarter of the time"
+    )
     p.add_argument("--jobs", type=int, default=1, metavar="N", help="processes (default 1)")
     p.add_argument("--out", type=Path, default=Path("fuzz-failures"), metavar="DIR", help="where failures are kept")
     p.add_argument("--json", type=Path, metavar="FILE", help="write the summary")
@@ -67,9 +70,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     if args.jobs > 1:
         with ProcessPoolExecutor(args.jobs) as pool:
-            summary = Summary.of(campaign(jobs, chips, pool), progress)
+            summary = Summary.of(campaign(jobs, chips, pool, code=not args.no_code), progress)
     else:
-        summary = Summary.of(campaign(jobs, chips), progress)
+        summary = Summary.of(campaign(jobs, chips, code=not args.no_code), progress)
     if terminal:
         print(file=sys.stderr)
     if args.json:

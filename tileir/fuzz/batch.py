@@ -35,7 +35,7 @@ def compile_together(programs: Sequence[tuple[Kernel, Case]]) -> list[dict[str, 
     for chip in dict.fromkeys(chip for _, case in programs for chip in case.chips):
         groups: dict[tuple[str, ...], list[tuple[int, Kernel, Kernel, str]]] = {}
         for i, (kernel, case) in enumerate(programs):
-            if case.boundaries or case.schedules or chip not in case.chips:
+            if case.boundaries or case.schedules or not case.code or chip not in case.chips:
                 continue
             named = replace(kernel, name=f"{kernel.name}_{i}")
             try:

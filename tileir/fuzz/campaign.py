@@ -78,17 +78,20 @@ def program(kind: str, seed: int, chips: tuple[str, ...]) -> tuple[Kernel, Case]
     return kernel, Case(chips, sizes, gap, drawn, values, boundaries, schedules)
 
 
-def try_one(kind: str, seed: int, chips: tuple[str, ...]) -> Result:
-    """Makes, runs, and if it fails reduces the program of a seed."""
+def try_one(kind: str, seed: int, chips: tuple[str, ...], code: bool = True) -> Result:
+    """Makes, runs, and if it fails reduces the program of a seed. Without `code` it ends with the last text of the passes."""
     if kind == "text":
         message, text = mutate_and_read(seed)
         outcome = Outcome("wrong", "parser", message) if message else Outcome("right")
         return Result(kind, seed, outcome, Failure(kind, seed, outcome, text, text) if message else None)
-    return _tried(kind, seed, *program(kind, seed, chips), {})
+    kernel, case = program(kind, seed, chips)
+    return _tried(kind, seed, kernel, replace(case, code=code), {})
 
 
-def try_together(jobs: Sequence[tuple[str, int]], chips: tuple[str, ...]) -> list[Result]:
+def try_together(jobs: Sequence[tuple[str, int]], chips: tuple[str, ...], code: bool = True) -> list[Result]:
     """As `try_one` for several seeds, with one call of the code generator for many of them."""
+    if not code:
+        return [try_one(*job, chips, code) for job in jobs]
     programs = {job: program(*job, chips) for job in jobs if job[0] != "text"}
     made = dict(zip(programs, compile_together(list(programs.values())), strict=True))
     return [_tried(*job, *programs[job], made[job]) if job in programs else try_one(*job, chips) for job in jobs]
@@ -114,20 +117,24 @@ BATCH = 16
 
 
 def campaign(
-    jobs: Iterable[tuple[str, int]], chips: tuple[str, ...], executor: Executor | None = None, ahead: int = 8
+    jobs: Iterable[tuple[str, int]],
+    chips: tuple[str, ...],
+    executor: Executor | None = None,
+    ahead: int = 8,
+    code: bool = True,
 ) -> Iterator[Result]:
     """The results of many programs, as they come."""
     left = iter(jobs)
     batches = iter(lambda: list(itertools.islice(left, BATCH)), [])
     if executor is None:
         for batch in batches:
-            yield from try_together(batch, chips)
+            yield from try_together(batch, chips, code)
         return
     from concurrent.futures import FIRST_COMPLETED, wait
 
     running: dict[Future[list[Result]], list[tuple[str, int]]] = {}
     for batch in batches:
-        running[executor.submit(try_together, batch, chips)] = batch
+        running[executor.submit(try_together, batch, chips, code)] = batch
         if len(running) >= ahead:
             done, _ = wait(running, return_when=FIRST_COMPLETED)
             for f in done:

@@ -18,11 +18,12 @@ from tileir.interpreter import run
 from tileir.ir.arrays import strided
 from tileir.ir.binding import LaunchError, written_views
 from tileir.ir.core import Kernel, Module, Schedule
-from tileir.ir.diagnostics import CompileError
+from tileir.ir.diagnostics import CompileError, Log
 from tileir.ir.ops.elementwise import accuracy
 from tileir.ir.printer import print_module
 from tileir.ir.types import Elem, GlobalType
 from tileir.lowering.amdgpu.compile import Compiled, Options, compile_kernel
+from tileir.passes.manager import run_pipeline
 from tileir.runtime import DeviceError, launch
 from tileir.runtime.simulator_device import SimulatorDevice
 from tileir.tools.tolerance import clone
@@ -53,6 +54,7 @@ class Case:
     values: str
     boundaries: bool = False  # also interpret after every pass
     schedules: tuple[Schedule, ...] = ()
+    code: bool = True  # without: the last text of the passes is interpreted instead of machine code
 
 
 @dataclass(frozen=True)
@@ -101,19 +103,23 @@ def execute(kernel: Kernel, case: Case, made: Mapping[str, Compiled] | None = No
         for chip in case.chips:
             stage = f"compile for {chip}"
             with redirect_stdout(StringIO()):  # passes are checked by the interpreter, which prints
-                compiled = (made or {}).get(chip) or _compiled(module, chip, case)
+                compiled = (made or {}).get(chip) or _with_schedule(module, chip, case)
             if isinstance(compiled, CompileError):
                 if {d.code for d in compiled.diagnostics} <= RESOURCES:
                     rejected[chip] = compiled.diagnostics[0].code
                     continue
                 return Outcome("wrong", stage, str(compiled))
-            stage = f"run on {chip}"
             got = copied(inputs)
-            device = _device(chip)
-            with redirect_stdout(StringIO()) as printed:
-                launch(compiled, got, device, symbols=dict(case.sizes))
-            if device.statistics is not None and device.statistics.findings:
-                return Outcome("wrong", f"checks on {chip}", str(device.statistics.findings[0]))
+            with np.errstate(all="ignore"), redirect_stdout(StringIO()) as printed:
+                if isinstance(compiled, Kernel):
+                    stage = f"after the passes for {chip}"
+                    run(compiled, got, symbols=dict(case.sizes))
+                else:
+                    stage = f"run on {chip}"
+                    device = _device(chip)
+                    launch(compiled, got, device, symbols=dict(case.sizes))
+                    if device.statistics is not None and device.statistics.findings:
+                        return Outcome("wrong", f"checks on {chip}", str(device.statistics.findings[0]))
             difference = _difference(kernel, got, want, signed_zeros=case.values == "special")
             if difference:
                 return Outcome("wrong", stage, difference)
@@ -132,19 +138,25 @@ def execute(kernel: Kernel, case: Case, made: Mapping[str, Compiled] | None = No
         return Outcome("wrong", stage, "\n".join([last[-1], *last[-9:-1]]))
 
 
-def _compiled(module: Module, chip: str, case: Case) -> Compiled | CompileError:
-    """The kernel compiled, without its schedule if it cannot have that, or why not."""
-    options = Options(allow_spills=True, verify_each="run" if case.boundaries else "off")
+def _with_schedule(module: Module, chip: str, case: Case) -> Compiled | Kernel | CompileError:
+    """What becomes of the kernel, without its schedule if it cannot have that, or why nothing does."""
     try:
-        return compile_kernel(module, "", chip, options)
+        return _compiled(module, chip, case)
     except CompileError as e:
         asked = any(s.target == chip for s in module.schedules)
         if not asked or not {d.code for d in e.diagnostics} <= SCHEDULE | RESOURCES:
             return e
     try:
-        return compile_kernel(Module(module.kernels), "", chip, options)
+        return _compiled(Module(module.kernels), chip, case)
     except CompileError as e:
         return e
+
+
+def _compiled(module: Module, chip: str, case: Case) -> Compiled | Kernel:
+    each = "run" if case.boundaries else "off"
+    if case.code:
+        return compile_kernel(module, "", chip, Options(allow_spills=True, verify_each=each))
+    return run_pipeline(module, "", chip, verify_each=each, log=Log()).kernel
 
 
 def make_inputs(kernel: Kernel, case: Case) -> dict[str, Any]:
