@@ -128,7 +128,9 @@ class Block:
 
     def walk(self) -> Iterator[Op]:
         for op in self.ops:
-            yield from op.walk()
+            yield op  # not by `op.walk()`: most ops have no regions, and generators take time
+            for region in op.regions:
+                yield from region.walk()
 
     @property
     def terminator(self) -> Op:

@@ -16,6 +16,8 @@ that holds it between those in use at the same time. `synchronise` comes later a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tileir.ir.core import Kernel, Op
 from tileir.ir.diagnostics import CompileError, Diagnostic, Note, error
 from tileir.ir.rewriter import Rewriter, rewrite
@@ -28,11 +30,38 @@ def allocate(found: list[Buffer]) -> dict[Op, int]:
     """Offsets in bytes for all buffers."""
     offsets = {b.op: offset for b in found if (offset := written_offset(b.op)) >= 0}
     order = sorted((b for b in found if b.op not in offsets), key=lambda b: -b.size)
-    placed = [b for b in found if b.op in offsets]
+    placed = _Lifetimes(found)
+    for b in found:
+        if b.op in offsets:
+            placed.add(b)
     for b in order:
-        offsets[b.op] = _best_fit(b, [p for p in placed if p.meets(b)], offsets)
-        placed.append(b)
+        offsets[b.op] = _best_fit(b, placed.meeting(b), offsets)
+        placed.add(b)
     return offsets
+
+
+class _Lifetimes:
+    """Buffers by when they are in use. Only few are at one time, as they share the LDS."""
+
+    def __init__(self, every: Sequence[Buffer]) -> None:
+        """`every` are the buffers that will be added."""
+        self._width = 1 + max((b.last for b in every), default=0) // max(1, len(every))
+        self._buffers: list[Buffer] = []
+        self._at: dict[int, list[int]] = {}  # numbers of the buffers in use in each stretch of the program
+
+    def _stretches(self, b: Buffer) -> range:
+        return range(b.first // self._width, b.last // self._width + 1)
+
+    def add(self, b: Buffer) -> None:
+        """Adds a buffer."""
+        for at in self._stretches(b):
+            self._at.setdefault(at, []).append(len(self._buffers))
+        self._buffers.append(b)
+
+    def meeting(self, b: Buffer) -> list[Buffer]:
+        """Those in use at the same time as `b`, in the order in which they were added."""
+        near = sorted({i for at in self._stretches(b) for i in self._at.get(at, ())})
+        return [other for i in near if (other := self._buffers[i]).meets(b)]
 
 
 def written_offset(op: Op) -> int:
@@ -85,7 +114,8 @@ def check_allocation(kernel: Kernel, target: Target) -> None:
         )
     if lds > target.lds_bytes:
         raise CompileError([over_budget(kernel, found, lds, target)] if found else [_too_large(kernel, lds, target)])
-    for i, b in enumerate(found):
+    earlier = _Lifetimes(found)
+    for b in found:
         name, offset = b.op.result.name, written_offset(b.op)
         if offset < 0:
             raise error("E1016", f"LDS buffer %{name} has no offset", b.op.loc, legal="shared_alloc<offset = …>")
@@ -96,9 +126,9 @@ def check_allocation(kernel: Kernel, target: Target) -> None:
                 b.op.loc,
                 legal=f"a multiple of {ALIGNMENT} from 0 to {lds - b.size}",
             )
-        for other in found[:i]:
+        for other in earlier.meeting(b):
             start = written_offset(other.op)
-            if b.meets(other) and offset < start + other.size and start < offset + b.size:
+            if offset < start + other.size and start < offset + b.size:
                 raise error(
                     "E1019",
                     f"LDS buffers %{name} and %{other.op.result.name} share bytes, but are in use at one time",
@@ -106,6 +136,7 @@ def check_allocation(kernel: Kernel, target: Target) -> None:
                     legal="offsets whose ranges do not overlap",
                     notes=[Note("the other buffer", other.op.loc)],
                 )
+        earlier.add(b)
 
 
 def _too_large(kernel: Kernel, lds: int, target: Target) -> Diagnostic:

@@ -356,12 +356,14 @@ def _remarks(decision: Decision, ctx: Context) -> None:
     """R0804 for every product: what was chosen, what it costs, and what would have come next."""
     for i, (product, mapping) in enumerate(zip(decision.products, decision.best.mappings, strict=True)):
         mine = decision.best.clocks
-        text = f"'mma' of {' x '.join(map(str, product.shape))} by {mapping}: about {mine.total / product.trips:.0f} clocks"
-        text += " per pass of the loop around it" if product.trips > 1 else ""
-        text += f" ({mine.per(product.trips)})"
+        trips = product.trips / product.alike
+        text = f"'mma' of {' x '.join(map(str, product.shape))} by {mapping}: about {mine.total / trips:.0f} clocks"
+        text += " per pass of the loop around it" if trips > 1 else ""
+        text += f" ({mine.per(trips)})"
+        text += f", with {product.alike - 1} alike" if product.alike > 1 else ""
         other = decision.others[i]
         if other is not None:
-            text += f"; next {other.mappings[i]}: {other.clocks.total / product.trips:.0f}"
+            text += f"; next {other.mappings[i]}: {other.clocks.total / trips:.0f}"
         ctx.log.remark("R0804", text, product.op.loc)
 
 

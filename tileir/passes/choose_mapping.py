@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from tileir.ir.core import Kernel, Op, Value
 from tileir.ir.diagnostics import error
 from tileir.layout import Layout, LayoutError
+from tileir.passes.alike import Alike
 from tileir.passes.held_operands import Held, Way, find, ways
 from tileir.passes.layout_classes import Classes, Layouts, is_free, reachable, stated, transposed
 from tileir.passes.lds_sizes import bytes_around
@@ -131,15 +132,16 @@ class Problem:
     def __init__(self, kernel: Kernel, target: Target, classes: Classes) -> None:
         self.kernel = kernel
         self.target = target
-        self.classes = classes
         self.known = stated(kernel, classes)
         self.open_waves = not isinstance(kernel.attrs.get("waves"), int)
         self.trips = dict(priced(kernel.body))
-        self.products = products(kernel, self.trips, classes)
-        self.relations = [op for op in classes.relations if op in self.trips]
+        self.classes = Alike(classes, self.known, self.trips)
+        self.known = {self.classes.root(v): layout for v, layout in self.known.items()}
+        self.products = self.classes.merged(products(kernel, self.trips, classes))
+        self.relations = self.classes.relations
         starts = [v for p in self.products for v in (*p.op.operands, p.op.result)]
-        self.reach = reachable(classes, starts, self.relations)
-        self.points = Points.of(Liveness(self.trips).places(kernel), classes)
+        self.reach = reachable(self.classes, starts, self.relations)
+        self.points = Points.of(Liveness(self.trips).places(kernel), self.classes)
         self.room = exchange_room(kernel, target)
         self.in_use = [bytes_around(kernel, p.op)[0] for p in self.products]
         self.held = find(kernel, self.products, self.trips, target)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
+from heapq import heappop, heappush
 from itertools import combinations
 
 from tileir.ir.core import Block, Kernel, Op, Value
@@ -146,6 +147,7 @@ class Layouts:
     def __init__(self, classes: Classes, known: Mapping[Value, Layout] | None = None) -> None:
         self.classes = classes
         self.layout: dict[Value, Layout] = dict(known or {})  # by the root of the class
+        self._touching: dict[Value, list[int]] = {}  # numbers of the relations of a class
 
     def get(self, v: Value) -> Layout | None:
         """The layout of the value's class; None while it has none."""
@@ -176,6 +178,26 @@ class Layouts:
             changed = False
             for op in relations:
                 changed |= self._across(op)
+
+    def spread(self, v: Value) -> None:
+        """`propagate` over all relations after `v` got a layout. From the second call on it looks only at the ops that new layouts
+        touch, in the same order."""
+        relations = self.classes.relations
+        if not self._touching:
+            self.propagate(relations)
+            for i, op in enumerate(relations):
+                for root in dict.fromkeys(self.classes.root(x) for x in (*op.operands, *op.results)):
+                    self._touching.setdefault(root, []).append(i)
+            return
+        waiting = [
+            (0, i) for i in self._touching.get(self.classes.root(v), ())
+        ]  # sweep over the relations, number of one
+        while waiting:
+            sweep, i = heappop(waiting)
+            if self._across(relations[i]):
+                roots = {self.classes.root(x) for x in (*relations[i].operands, *relations[i].results)}
+                for j in sorted({j for root in roots for j in self._touching[root]}):
+                    heappush(waiting, (sweep + (j <= i), j))
 
     def _across(self, op: Op) -> bool:
         changed = False
@@ -296,15 +318,15 @@ def finish(layouts: Layouts, kernel: Kernel, waves: int, users: Uses) -> None:
     for op in sorted(loads, key=lambda op: layouts.classes.root(op.result) in indices):
         if layouts.get(op.result) is None:
             layouts.put(op.result, layout_of_load(op, waves, users))
-            layouts.propagate(relations)
+            layouts.spread(op.result)
     for op in kernel.walk():
         if get(op.name).category == "assemble":
             for v in (op.result, *op.operands):
                 if layouts.put(v, grain_layout(op, v.tile.shape, waves, v.tile.elem.bytes)):
-                    layouts.propagate(relations)
+                    layouts.spread(v)
     for v in values(kernel):
         if is_tile(v) and layouts.get(v) is None and layouts.put(v, coalesced(v.tile, None, None, waves)):
-            layouts.propagate(relations)
+            layouts.spread(v)
 
 
 def layout_of_load(op: Op, waves: int, users: Uses) -> Layout:

@@ -10,8 +10,9 @@ and temporaries take: an upper bound, with which the code is compared.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 from tileir.ir.core import Block, Kernel, Op, Value
 from tileir.ir.types import FragmentType, TileType
@@ -41,18 +42,22 @@ def registers_of(v: Value) -> int:
 
 @dataclass(frozen=True)
 class Peak:
-    """The op with the most registers alive, how many there are in the two files, and the values that take them, largest
-    first, each with its registers."""
+    """The op with the most registers alive and how many there are in the two files."""
 
     vector: int
     accumulation: int
     op: Op | None
-    values: tuple[tuple[Value, int], ...]
-    most_vector: int = 0
+    most_vector: int
     """The most registers of the vector file at any point, which may be another one; likewise `most_accumulation`."""
-    most_accumulation: int = 0
-    accumulators: int = 0
+    most_accumulation: int
+    accumulators: int
     """Registers of the largest accumulator."""
+    listing: Callable[[], tuple[tuple[Value, int], ...]]
+
+    @cached_property
+    def values(self) -> tuple[tuple[Value, int], ...]:
+        """The values that take the registers at the worst point, largest first, each with its registers."""
+        return self.listing()
 
     @property
     def registers(self) -> int:
@@ -87,7 +92,9 @@ class _Walk:
         self.files = accumulator_files(kernel)
         self.uniform = uniform_axes(kernel)
         self.weights: dict[Value, int] = {}
-        self.peak = Peak(0, 0, None, ())
+        self.worst: tuple[int, int, Op | None] = (0, 0, None)  # registers of both files at the worst point, and its op
+        self.most_vector = self.most_accumulation = self.accumulators = 0
+        self._values: list[tuple[Value, int]] = []
         self._noted = 0  # points that were weighed
         self._worst = -1  # the number of the worst of them
         self._listed = -1  # the number of the point whose values are listed
@@ -100,12 +107,17 @@ class _Walk:
         self._body = kernel.body
 
     def find(self) -> Peak:
-        """The worst point. Values are listed in a second walk: the first meets ever worse points, with ever more values."""
+        """The worst point."""
         self.block(self._body, set())
+        most = self.most_vector, self.most_accumulation, self.accumulators
+        return Peak(*self.worst, *most, self._list)
+
+    def _list(self) -> tuple[tuple[Value, int], ...]:
+        """The values alive at the worst point, by a second walk: the first meets ever worse points, with ever more values."""
         if self._worst >= 0:
             self._noted, self._listed = 0, self._worst
             self.block(self._body, set())
-        return self.peak
+        return tuple(sorted(self._values, key=lambda x: (-x[1], x[0].name)))
 
     def _slice(self, op: Op, i: int) -> None:
         """The weight of an operand that is read late: one slice of k and what is read ahead."""
@@ -179,23 +191,20 @@ class _Walk:
                 accumulation += self.weight(v)
             else:
                 vector += self.weight(v)
-        if vector + accumulation > self.peak.registers:
-            self.peak = replace(self.peak, vector=vector, accumulation=accumulation, op=op)
+        if vector + accumulation > self.worst[0] + self.worst[1]:
+            self.worst = vector, accumulation, op
             self._worst = self._noted
         if self._noted == self._listed:
-            held = [(v, n) for v in (*live.values, *results) if (n := self.weight(v))]
-            self.peak = replace(self.peak, values=tuple(sorted(held, key=lambda x: (-x[1], x[0].name))))
-        self.peak = replace(
-            self.peak,
-            most_vector=max(self.peak.most_vector, vector),
-            most_accumulation=max(self.peak.most_accumulation, accumulation),
-            accumulators=max(self.peak.accumulators, registers_of(op.result) if op.name == "mma" else 0),
-        )
+            self._values = [(v, n) for v in (*live.values, *results) if (n := self.weight(v))]
+        self.most_vector = max(self.most_vector, vector)
+        self.most_accumulation = max(self.most_accumulation, accumulation)
+        if op.name == "mma":
+            self.accumulators = max(self.accumulators, registers_of(op.result))
         self._noted += 1
 
 
 class _Live:
-    """Values that are alive, with the registers that they take in both files."""
+    """Values that are alive and take registers, with how many in both files. So they are never many."""
 
     def __init__(self, walk: _Walk, values: Iterable[Value]) -> None:
         self.walk = walk
@@ -204,7 +213,7 @@ class _Live:
         self.add(values)
 
     def add(self, values: Iterable[Value]) -> None:
-        new = [v for v in values if v not in self.values]
+        new = [v for v in values if v not in self.values and self.walk.weight(v)]
         self.values.update(new)
         self._count(new, 1)
 

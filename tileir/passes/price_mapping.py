@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from collections.abc import Mapping as Dict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tileir.ir.core import Kernel, Op, Value
 from tileir.ir.ops.memory import tile_dims
@@ -13,6 +13,7 @@ from tileir.ir.ops.shape import permutation
 from tileir.ir.registry import get
 from tileir.ir.types import GlobalType, SharedType
 from tileir.layout import Layout, LayoutError
+from tileir.passes.alike import Alike
 from tileir.passes.layout_classes import (
     Classes,
     axis_of,
@@ -49,6 +50,10 @@ class Item:
     price: Callable[[Known], Clocks]
     least: float = 0.0
 
+    def again(self, trips: float) -> Item:
+        """The same, so many times more."""
+        return replace(self, trips=self.trips + trips)
+
 
 class Prices:
     """What the ops of a kernel cost, prepared so that many choices of layouts can be priced.
@@ -58,13 +63,13 @@ class Prices:
     """
 
     def __init__(
-        self, model: CostModel, classes: Classes, ops: Iterable[tuple[Op, float]], reach: Collection[Value], room: int
+        self, model: CostModel, classes: Alike, ops: Iterable[tuple[Op, float]], reach: Collection[Value], room: int
     ) -> None:
         self.model = model
         self.classes = classes
         self.reach = reach
         self.room = room
-        self.items: list[Item] = []
+        self._items: dict[Hashable, Item] = {}
         self._defaults: dict[Value, Layout] = {}
         self._vector: dict[Value, tuple[Value, float]] = {}  # class -> its tile, clocks of each element of a lane
         self._masks: dict[Value, tuple[Value, float]] = {}  # class of truth values -> its tile, how often it is made
@@ -75,6 +80,7 @@ class Prices:
             self._add_vector(root, v, clocks)
         if self._masks:
             self._add_masks([v for v, _ in self._masks.values()], max(n for _, n in self._masks.values()))
+        self.items = list(self._items.values())
 
     def layout(self, known: Known, v: Value) -> Layout:
         """The layout of a value; of one that has none yet, what suits memory."""
@@ -109,14 +115,16 @@ class Prices:
     # -- preparing ---------------------------------------------------------------------------------------------------
 
     def _item(
-        self, values: Sequence[Value], trips: float, price: Callable[[Known], Clocks], least: float = 0.0
+        self, of: Hashable, values: Sequence[Value], trips: float, price: Callable[[Known], Clocks], least: float = 0.0
     ) -> None:
+        """Adds what depends on the classes of `values`. `of` and the classes say what it is: what is equal is priced once."""
         roots = tuple(self.classes.root(v) for v in values)
         if any(r in self.reach for r in roots):
-            self.items.append(Item(roots, trips, price, least))
+            known = self._items.get((of, roots))
+            self._items[of, roots] = Item(roots, trips, price, least) if known is None else known.again(trips)
 
     def _add(self, op: Op, trips: float) -> None:
-        definition = get(op.name)
+        definition, kind = get(op.name), self.classes.kinds.get(op)
         if definition.elementwise or op.name == "broadcast":
             self._add_elementwise(op, trips)
         elif definition.category == "reduce":
@@ -125,10 +133,10 @@ class Prices:
             self._add_derived(op, trips)
         elif op.name == "shared_load":
             v = op.result
-            self._item([v], trips, lambda known: self.model.lds_read(self.layout(known, v), v.tile.elem))
+            self._item(kind, [v], trips, lambda known: self.model.lds_read(self.layout(known, v), v.tile.elem))
         elif op.name == "shared_store" and is_tile(op.operands[0]) and not is_free(op.operands[0]):
             v = op.operands[0]
-            self._item([v], trips, lambda known: self.model.lds_write(self.layout(known, v), v.tile.elem))
+            self._item(kind, [v], trips, lambda known: self.model.lds_write(self.layout(known, v), v.tile.elem))
         elif op.name in ("load", "store"):
             self._add_memory(op, trips)
 
@@ -141,16 +149,17 @@ class Prices:
             v, clocks = self._vector.get(root, (r, 0.0))
             self._vector[root] = v, clocks + trips * self.model.elementwise(op.name, 1, r.tile.elem).vector
             if r.tile.elem.is_bool:
-                self._masks[root] = r, trips
+                self._masks[self.classes.exact.root(r)] = r, trips
         for v in op.operands:
             if is_tile(v) and not is_free(v):
-                self._add_crossing(v, r, trips)
+                self._add_crossing(op, v, r, trips)
 
-    def _add_crossing(self, v: Value, r: Value, trips: float) -> None:
+    def _add_crossing(self, op: Op, v: Value, r: Value, trips: float) -> None:
         """A value used where another class's layout is needed, or its own shape is broadcast."""
         same = v.tile.shape == r.tile.shape
-        key = (v, self.classes.root(r))
-        if (same and self.classes.root(v) is self.classes.root(r)) or key in self._crossings:
+        exact = self.classes.exact
+        key = (v, exact.root(r))
+        if (same and exact.root(v) is exact.root(r)) or key in self._crossings:
             return
         self._crossings.add(key)
 
@@ -159,10 +168,11 @@ class Prices:
             want = want if same else broadcast_operand(want, v.tile.shape)
             return self.model.conversion(self.layout(known, v), want, v.tile.elem)
 
-        self._item([v, r], trips, price)
+        self._item(("crossing", self.classes.kinds[op]), [v, r], trips, price)
 
     def _add_vector(self, root: Value, v: Value, clocks: float) -> None:
         self._item(
+            "vector",
             [v],
             1.0,
             lambda known: Clocks(vector=clocks * self.layout(known, v).num_registers),
@@ -170,10 +180,10 @@ class Prices:
         )
 
     def _add_masks(self, tiles: Sequence[Value], trips: float) -> None:
-        self._item(tiles, trips, lambda known: self.model.masks([self.layout(known, v) for v in tiles]))
+        self._item("masks", tiles, trips, lambda known: self.model.masks([self.layout(known, v) for v in tiles]))
 
     def _add_reduction(self, op: Op, trips: float) -> None:
-        x, r, axis = op.operands[0], op.result, axis_of(op)
+        x, r, axis, kind = op.operands[0], op.result, axis_of(op), self.classes.kinds[op]
         if is_free(x):
             return
 
@@ -187,9 +197,10 @@ class Prices:
             cost.add(self.model.reduction(used, axis, x.tile.elem, reduced(used, axis)))
             return cost
 
-        self._item([x], trips, price, self.model.instructions(max(0.0, self.share(x) - 1)))
+        self._item(kind, [x], trips, price, self.model.instructions(max(0.0, self.share(x) - 1)))
         if is_tile(r):
             self._item(
+                kind,
                 [x, r],
                 trips,
                 lambda known: self.model.conversion(reduced(source(known), axis), self.layout(known, r), r.tile.elem),
@@ -211,7 +222,7 @@ class Prices:
                 return self.model.through_lds(coalesced(r.tile, None, None, self.model.waves), want, r.tile.elem)
             return self.model.conversion(moved, want, r.tile.elem)
 
-        self._item([x, r], trips, price)
+        self._item(self.classes.kinds[op], [x, r], trips, price)
 
     def _add_memory(self, op: Op, trips: float) -> None:
         v = op.operands[0] if op.name == "store" else op.result
@@ -227,7 +238,13 @@ class Prices:
 
         size = v.tile.size * v.tile.elem.bytes
         accesses = size / WIDEST / (self.model.waves * self.model.target.wave_size)
-        self._item([v], trips, price, size / self.model.request_bytes + self.model.instructions(2 * accesses))
+        self._item(
+            self.classes.kinds[op],
+            [v],
+            trips,
+            price,
+            size / self.model.request_bytes + self.model.instructions(2 * accesses),
+        )
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ class Product:
         producers: for each operand ("a", "b") that is the result of an earlier product, that product's number and whether it
             comes transposed.
         reads: for each operand how often it is read from LDS for this product.
+        alike: how many products this one stands for; `ops`, `trips` and `reads` are those of all.
     """
 
     ops: tuple[Op, ...]
@@ -36,6 +37,7 @@ class Product:
     trips: float
     producers: dict[str, tuple[int, bool]]
     reads: tuple[float, float]
+    alike: int = 1
 
     @property
     def op(self) -> Op:

@@ -54,12 +54,16 @@ def _accumulator_files(kernel: Kernel, target: Target, alone: bool) -> dict[Op, 
     links = carried_links(kernel)
     touched = _computed_with(kernel)
     products = [op for op in kernel.walk() if op.name == "mma"]
+    having: dict[Value, list[int]] = {}  # products by result and accumulator
+    for i, op in enumerate(products):
+        for v in (op.result, *op.operands[2:3]):
+            having.setdefault(v, []).append(i)
     found: dict[Op, str] = {}
     for op in products:
         if op in found:
             continue
         values = set(reached(links, accumulators(op)))
-        group = [o for o in products if o.result in values or values & set(o.operands[2:3])]
+        group = [products[i] for i in sorted({i for v in values for i in having.get(v, ())})]
         stated = next((str(o.attrs["file"]) for o in group if o.attrs.get("file")), "")
         registers = registers_of(op.result)
         moves = alone and LARGE * target.max_arch_vgprs <= registers <= target.max_acc_vgprs and not touched & values
