@@ -51,6 +51,7 @@ def test_silent_on_the_smallest_product(chip: str) -> None:
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 RUNS: list[tuple[str, str, str]] = [
+    ("attention_latent", "", "B=1,NQ=130,NK=37,H=1 --arg scale=0.1"),
     ("attention_paged", "", "B=9,G=2,HG=17,ROWS=100,PAGES=2 --arg scale=0.1"),
     ("cross_entropy", "", "M=9,N=1500 --arg ignore=-100"),
     ("cumulative_sum", "", "M=9,N=1100"),
@@ -71,6 +72,7 @@ RUNS: list[tuple[str, str, str]] = [
     ("vector_add", "", "N=5000"),
     ("attention.tile", "", "B=1,NQ=300,NK=200,H=2,G=1 --arg scale=0.1"),
     ("attention.tile", "", "B=1,NQ=256,NK=256,H=1,G=1 --arg scale=0.1 -D CAUSAL=true"),
+    ("attention.tile", "", "B=1,NQ=300,NK=130,H=1,G=1 --arg scale=0.1 -D D=256 -D CAUSAL=true"),
     ("gemm.tile", "", "M=512,N=300,K=192"),
     ("layernorm.tile", "", "M=9 --arg p=0.1 --arg seed=5 --arg eps=0.001"),
 ]
