@@ -27,7 +27,7 @@ def peak(f: Function, file: str = VECTOR) -> tuple[int, int]:
     """Registers alive at most, and registers that placing them takes."""
     registers = Registers(f)
     live = liveness(f, registers)
-    return max(profile(live, registers, file), default=0), allocate(Rows(f, registers, live), file)
+    return max(profile(live, registers, file), default=0), allocate(Rows(f, registers, live), file, backwards=False)
 
 
 THREAD = "%t = rocdl.workitem.id.x : i32"

@@ -2,12 +2,15 @@
 
 Registers that must stand in a row – the parts of a vector – are placed together, rows of two and more from an even number on (CDNA3
 ISA: 64-bit and wider operands are even-aligned). Values that a jump or a matrix instruction hands on keep their place where their lives
-do not meet. The widest rows come first, among them those that live longest (priorities of RegAllocGreedy with the register classes
-of SIRegisterInfo.td); each takes the first place where no one alive at the same time stands. Rows that leave holes that nobody
-fits into cost registers: that is what an allocator takes beyond what is alive.
+do not meet. The order is that of RegAllocGreedy (DefaultPriorityAdvisor) with the classes of SIRegisterInfo.td: the widest rows first;
+among them those that live in several blocks, the longest first, then those of one block from its end or from its beginning. Each takes
+the first place where no one alive at the same time stands. Holes that nobody fits into are what an allocator takes beyond
+what is alive.
 """
 
 from __future__ import annotations
+
+from bisect import bisect_right
 
 from tileir.lowering.amdgpu.registers.liveness import Liveness
 from tileir.lowering.amdgpu.registers.text import Function
@@ -19,6 +22,8 @@ class Rows:
 
     def __init__(self, function: Function, registers: Registers, live: Liveness) -> None:
         self.file = registers.file
+        self._spans = sorted(live.spans.values())
+        self._starts = [first for first, _ in self._spans]
         self._parent: dict[int, tuple[int, int]] = {}
         self.lanes: dict[int, dict[int, int]] = {d: {0: b} for d, b in live.bits.items() if b}
         for name, row in registers.of.items():
@@ -42,6 +47,11 @@ class Rows:
             d, more = self._parent[d]
             at += more
         return d, at
+
+    def in_one_block(self, first: int, last: int) -> bool:
+        """Whether what lives from one point to another neither comes from another block nor goes to one."""
+        begin, end = self._spans[bisect_right(self._starts, first) - 1]
+        return begin < first and last < end
 
     def _together(self, row: tuple[int | None, ...]) -> None:
         first: tuple[int, int] | None = None
@@ -79,9 +89,9 @@ class Rows:
         return True
 
 
-def allocate(rows: Rows, file: str) -> int:
-    """Registers of a file that the rows take."""
-    waiting: list[tuple[int, int, int, list[tuple[int, int]]]] = []
+def allocate(rows: Rows, file: str, *, backwards: bool) -> int:
+    """Registers of a file that the rows take. `backwards` is LLVM's option `-greedy-reverse-local-assignment`."""
+    waiting: list[tuple[tuple[int, bool, int, int], int, list[tuple[int, int]]]] = []
     for leader, lanes in rows.lanes.items():
         if rows.file[leader] != file:
             continue
@@ -89,11 +99,15 @@ def allocate(rows: Rows, file: str) -> int:
         alive = 0
         for bits in lanes.values():
             alive |= bits
-        waiting.append((max(lanes) - low + 1, alive.bit_count(), leader, [(at - low, b) for at, b in lanes.items()]))
-    waiting.sort(key=lambda x: (-x[0], -x[1], x[2]))
+        width = max(lanes) - low + 1
+        first, last = (alive & -alive).bit_length() - 1, alive.bit_length() - 1
+        local = rows.in_one_block(first, last)
+        when = (-last if backwards else first) if local else -alive.bit_count()
+        waiting.append(((-width, local, when, leader), width, [(at - low, b) for at, b in lanes.items()]))
+    waiting.sort(key=lambda x: x[0])
     taken: list[int] = []
     most = 0
-    for width, _, _, lanes in waiting:
+    for _, width, lanes in waiting:
         step, place = (2 if width > 1 else 1), 0
         while True:
             if len(taken) < place + width:

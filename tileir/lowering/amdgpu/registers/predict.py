@@ -68,7 +68,9 @@ def predict(text: str, target: Target) -> Prediction:
     registers = Registers(function)
     live = liveness(function, registers)
     rows = Rows(function, registers, live)
-    vector, accumulation, scalar = (allocate(rows, file) for file in (VECTOR, ACCUMULATION, SCALAR))
+    vector, accumulation, scalar = (
+        allocate(rows, file, backwards=function.has_products) for file in (VECTOR, ACCUMULATION, SCALAR)
+    )
     if function.has_products:
         vector += BESIDES_VECTOR
         if accumulation:
