@@ -13,7 +13,7 @@ import pytest
 import tileir
 from tileir import kernels
 from tileir.tuning.executors import UnknownExecutor, executor_of
-from tileir.tuning.trials import Order, carry_out
+from tileir.tuning.trials import Order, Result, carry_out
 
 SHAPE = {"M": 64, "N": 48, "K": 100}
 SPACE = {"BM": (16, 32), "BN": (16, 64), "BK": 64}
@@ -116,6 +116,25 @@ def test_an_executor_that_takes_nothing_is_an_error_that_says_so() -> None:
     with pytest.raises(tileir.CompileError, match=r"E1906.*no answer from the executor") as e:
         search(pool)
     assert e.value.diagnostics[0].code == "E1901"
+
+
+class Spilling(Executor):
+    """Says of every candidate but the file as it is that it is fast, and that its code spills."""
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        (order,) = args
+        future: Future[Any] = Future()
+        spills = bool(order.schedule)
+        warnings = ("W0902",) if spills else ()
+        future.set_result(Result(1e-6 if spills else 2e-6, 1.0, grid=(1, 1), warnings=warnings, rejected=spills))
+        return future
+
+
+def test_code_that_spills_is_shown_and_not_proposed() -> None:
+    found = search(Spilling())
+    assert found.best is found.baseline and found.schedule == ""
+    assert [t.code for t in found.trials] == ["", "W0902", "W0902", "W0902"]
+    assert "W0902" in found.table()
 
 
 # -- candidates that fail --------------------------------------------------------------------------------------------
