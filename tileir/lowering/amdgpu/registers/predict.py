@@ -17,7 +17,7 @@ from tileir.lowering.amdgpu.registers.liveness import Liveness, liveness, profil
 from tileir.lowering.amdgpu.registers.motion import early_loads, hoist, share
 from tileir.lowering.amdgpu.registers.select import select
 from tileir.lowering.amdgpu.registers.text import Function, read
-from tileir.lowering.amdgpu.registers.values import ACCUMULATION, SCALAR, VECTOR, Registers
+from tileir.lowering.amdgpu.registers.values import ACCUMULATION, MASK, SCALAR, VECTOR, Registers
 from tileir.target import Target
 
 # Constants by measurement, the same for all kernels with matrix instructions and for all without: medians of what LLVM 22 takes beyond
@@ -27,8 +27,10 @@ from tileir.target import Target
 BESIDES_VECTOR = 3
 # VCC, FLAT_SCRATCH and XNACK_MASK are counted with the scalar registers (LLVM: getNumExtraSGPRs).
 EXTRA_SCALAR = 6
-# Literals and pairs for conditions; the scheduler, which runs for kernels without matrix instructions, lets more of them wait.
-BESIDES_SCALAR, BESIDES_SCALAR_SCHEDULED = 1, 6
+# With matrix instructions: what is in between.
+BESIDES_SCALAR = 1
+# A mask of lanes; the scheduler, which runs for kernels without matrix instructions, lets half of those of a block wait.
+PAIR = 2
 MOST_SCALAR = 106
 """100 + VCC and the others: what a wave of gfx9 can address (CDNA3 ISA, 3.6)."""
 _WAVE = 64
@@ -60,11 +62,14 @@ def predict(text: str, target: Target) -> Prediction:
     share(function)
     select(function)
     share(function)
-    plain = read(text) if not function.has_products else None
     hoist(function, pressure_limit(function, target))
     share(function)
+    most, masks = 0, 0
     if not function.has_products:
+        registers = Registers(function)
+        most = _scheduled(max(profile(liveness(function, registers), registers, VECTOR), default=0), target)
         early_loads(function)
+        masks = max(sum(registers.kinds.get(i.result) == MASK for i in b.instructions) for b in function.blocks)
     registers = Registers(function)
     live = liveness(function, registers)
     rows = Rows(function, registers, live)
@@ -72,24 +77,19 @@ def predict(text: str, target: Target) -> Prediction:
         allocate(rows, file, backwards=function.has_products) for file in (VECTOR, ACCUMULATION, SCALAR)
     )
     if function.has_products:
-        vector += BESIDES_VECTOR
+        vector, scalar = vector + BESIDES_VECTOR, scalar + BESIDES_SCALAR
         if accumulation:
             vector = -(-vector // 4) * 4
-    elif plain is not None:
-        vector = min(vector, _scheduled(plain, target))
-    besides = BESIDES_SCALAR if function.has_products else BESIDES_SCALAR_SCHEDULED
-    scalar = min(MOST_SCALAR, scalar + EXTRA_SCALAR + besides)
+    else:
+        vector = min(vector, most)
+        scalar += masks * PAIR // 2
+    scalar = min(MOST_SCALAR, scalar + EXTRA_SCALAR)
     return Prediction(vector, accumulation, scalar, function, registers, live)
 
 
-def _scheduled(function: Function, target: Target) -> int:
+def _scheduled(needed: int, target: Target) -> int:
     """Vector registers up to which the scheduler lets loads wait: as many as there are at the number of waves that the order of
     the text allows (GCNMaxOccupancySchedStrategy keeps that number)."""
-    share(function)
-    select(function)
-    share(function)
-    registers = Registers(function)
-    needed = max(profile(liveness(function, registers), registers, VECTOR), default=0)
     waves = _MOST_WAVES
     while waves > 1 and target.registers_per_wave(waves) < needed:
         waves -= 1
