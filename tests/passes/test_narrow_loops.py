@@ -79,6 +79,25 @@ def test_operands_that_are_summed_over_rows() -> None:
     assert [v.tile.shape for v in product.operands] == [(256, 32), (32, 256), (256, 256)]
 
 
+COUNTED = GEMM.replace("%k = 0 to K step BK", "%k = 0 to cdiv(K, BK) step 1").replace("%k +: BK", "%k * BK +: BK")
+
+
+def test_loops_that_count_tiles() -> None:
+    """They become loops over elements, unless the number is used otherwise, or tiles are of another size."""
+    kernel = narrowed(COUNTED)
+    (loop,) = [op for op in kernel.walk() if op.name == "for"]
+    assert step(kernel) == 32 and widths(kernel) == {(256, 32)}
+    assert loop.operands[1].owner is not None and loop.operands[1].owner.name == "dim"
+    for old, new in (
+        ("cdiv(K, BK)", "cdiv(K, 2 * BK)"),
+        ("%k * BK +: BK])\n    %b", "%k * BK + %k +: BK])\n    %b"),
+        ("= 0 to", "= 1 to"),
+        ("step 1 carry", "step 2 carry"),
+    ):
+        assert old in COUNTED
+        assert widths(narrowed(COUNTED.replace(old, new))) == {(256, 64)}, new
+
+
 def test_stages_are_multiplied() -> None:
     text = GEMM + "schedule @s of @gemm for gfx950 {\n  stage %a, %b in shared depth 2 direct\n}\n"
     kernel = narrowed(text)

@@ -16,7 +16,8 @@ The other way round tiles of short rows are joined: to rows of 64 bytes where th
 floats need for their full rate; to rows of a cache line where tiles go through registers and then fill more than half of LDS, so that a
 turn of the buffer serves more products.
 
-What the loop computes is the same, so it must end where the tiles end, with the view: the last tile of the text may reach further.
+Loops that count tiles count elements first (`count_elements`). What the loop computes is the same, so it must end where the tiles end,
+with the view: the last tile of the text may reach further.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from tileir.ir.core import AttrValue, Block, Kernel, Op, Value
 from tileir.ir.rewriter import Rewriter, rewrite
 from tileir.ir.types import GlobalType, TileType
 from tileir.passes.base import Context, Pass
+from tileir.passes.count_elements import constant_of, count_elements
 from tileir.passes.loop_stages import MOST_DEPTH
 from tileir.passes.mfma_choice import instructions
 from tileir.target import Target
@@ -36,6 +38,7 @@ WIDE = 16  # bytes of a direct copy of a lane
 
 
 def _run(kernel: Kernel, ctx: Context) -> Kernel:
+    kernel = count_elements(kernel)
     widths = {op: size for op in kernel.walk() if op.name == "for" and (size := _width(op, ctx.target))}
     inside = {inner: loop for loop in widths for inner in loop.regions[0].ops}
     variables = {loop.regions[0].args[0] for loop in widths}
@@ -50,7 +53,7 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
             return True
         if op not in inside or op.name not in ("load", "transpose"):
             return False
-        old, new = _constant(inside[op].operands[2]), widths[inside[op]]
+        old, new = constant_of(inside[op].operands[2]), widths[inside[op]]
         assert old is not None
         axis = _narrow_axis(op, variables)
         t = op.result.tile
@@ -73,11 +76,6 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
     return rewrite(kernel, rule) if widths else kernel
 
 
-def _constant(v: Value) -> int | None:
-    value = v.owner.attrs["value"] if v.owner is not None and v.owner.name == "constant" else None
-    return value if isinstance(value, int) else None
-
-
 def _narrow_axis(op: Op, variables: set[Value]) -> int:
     """The dimension of a loaded or transposed tile that the loop runs over."""
     if op.name == "transpose":
@@ -91,7 +89,7 @@ def _narrow_axis(op: Op, variables: set[Value]) -> int:
 
 def _width(loop: Op, target: Target) -> int:
     """The k of the tiles of a loop where it should be another, else 0."""
-    body, size = loop.regions[0], _constant(loop.operands[2])
+    body, size = loop.regions[0], constant_of(loop.operands[2])
     names = {op.name for op in body.ops}
     attrs_open = loop.attrs.get("pattern", "") != "plain" and not loop.attrs.get("slices")
     if (
@@ -168,7 +166,7 @@ def _ends_with(end: Value, dim: int | str) -> bool:
     op = end.owner
     if op is not None and op.name == "dim":
         return op.attrs["symbol"] == dim
-    return _constant(end) == dim
+    return constant_of(end) == dim
 
 
 def _is_contracted(load: Op, body: Block) -> bool:
