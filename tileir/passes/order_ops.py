@@ -20,7 +20,7 @@ from tileir.target import Target
 
 SHORTEST = 16  # clocks of the shortest matrix instructions
 ISSUE = 4  # clocks of a turn of a SIMD
-AHEAD = 4  # matrix instructions of 32 clocks are 128 clocks; LDS answers after about 130
+AHEAD = 3  # matrix instructions of 32 clocks, of each of two waves: LDS answers after about 130
 LDS_CLOCKS = 130
 NAMES = ("slice_fragment", "join_fragments", "split_registers", "register_map", "constant", "fill")
 READS = ("shared_load_fragment", "shared_load_transposed_fragment")

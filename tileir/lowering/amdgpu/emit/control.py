@@ -242,10 +242,9 @@ class Control:
             w.start(label)
             for arg, init in zip(region.args, inits, strict=True):
                 self.s.values[arg] = self.s.values[init]
-            with (
-                w.scope(),
-                self.s.opaque_symbols(self.s.opaque_bases is not None),
-            ):  # what one branch makes, the other has not
+            # What one branch makes, the other has not. The version that copies element by element is slow anyway.
+            spared = any(inner.name == "copy" for inner in region.walk())
+            with w.scope(), self.s.opaque_symbols(self.s.opaque_bases is not None), self.s.spare(spared):
                 self.emit(self.s, region)
             w.loc = op.loc
             w.branch(after, *self.flat(region.terminator.operands, op.results))

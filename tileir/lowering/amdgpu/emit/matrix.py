@@ -24,9 +24,16 @@ SCALES_TOGETHER = 4  # in one register
 
 
 def place_lasting_operands(s: State, loop: Op) -> None:
-    """Ties operands of products in a loop to the accumulation file before the loop, if they are there already: tied at each use,
-    they would be moved there each time."""
+    """Operands of products in a loop that are there before it: those in the accumulation file are tied to it before the loop, as they
+    would be moved there at each use otherwise; narrow elements are put together, as they would be kept in a register each."""
     for op in loop.walk():
+        for i, v in enumerate(op.operands[:2]) if op.name == "mma" else ():
+            tile = s.values.get(v)
+            if isinstance(tile, Tile) and not tile.splat and v.tile.elem.bits < 32:
+                plan = plan_of(op)
+                n = (plan.a_registers, plan.b_registers)[i]
+                if tile.chunk < n and not _must_be_cleared(v, 1 - i):
+                    s.values[v] = Tile(v.tile, n, tile.get(s.w, n))
         for v, name in zip(op.operands, FILES, strict=False) if op.name == "mma" else ():
             tile = s.values.get(v)
             if op.attrs.get(name) == "accumulation" and isinstance(tile, Tile) and not tile.file:
@@ -239,7 +246,7 @@ def _operand(s: State, op: Op, number: int, n: int) -> Callable[[int], str]:
     def placed(piece: str) -> str:
         return tied(s.w, piece, vector_type(element, n), constraint, ordered=False) if constraint else piece
 
-    if not masks(layout, 1 - number) or _has_zeros(v):
+    if not _must_be_cleared(v, 1 - number):
         return lambda i: placed(tile.part(s.w, i, n))
     zero = s.splat_literal(0, v.tile.elem, 1)
     scalars = list(tile.scalars(s.w))
@@ -249,6 +256,12 @@ def _operand(s: State, op: Op, number: int, n: int) -> Callable[[int], str]:
             scalars[r] = s.w.select(inside, value, zero, vector_type(element, 1))
     pieces = [s.w.pack(scalars[i : i + n], element) for i in range(0, len(scalars), n)]
     return lambda i: placed(pieces[i])
+
+
+def _must_be_cleared(v: Value, axis: int) -> bool:
+    """Whether what an operand holds beyond k is not zero."""
+    assert v.tile.layout is not None
+    return bool(masks(v.tile.layout, axis)) and not _has_zeros(v)
 
 
 def _has_zeros(v: Value) -> bool:

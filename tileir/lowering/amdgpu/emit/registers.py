@@ -10,7 +10,7 @@ from tileir.ir.types import Elem
 from tileir.layout.conversion import conversion, transpose_sources
 from tileir.lowering.amdgpu.emit.coords import coordinate
 from tileir.lowering.amdgpu.emit.elementwise import column, operand_pieces
-from tileir.lowering.amdgpu.emit.state import State
+from tileir.lowering.amdgpu.emit.state import Anew, State
 from tileir.lowering.amdgpu.emit.tiles import Tile
 from tileir.lowering.amdgpu.emit.writer import scalar_type, vector_type
 
@@ -38,11 +38,12 @@ def iota(s: State, op: Op) -> None:
     t = op.result.tile
     layout, axis = t.layout, op.attrs.get("axis", 0)
     assert layout is not None and isinstance(axis, int)
-    values: list[str] = []
-    for r in range(layout.num_registers):
-        c = coordinate(s.w, layout, r, axis)
-        values.append(s.w.hoist(("iota", c), lambda c=c: s.w.add(c.base, c.offset)))
-    s.values[op.result] = Tile(t, 1, values)
+
+    def make() -> Tile:
+        places = [coordinate(s.w, layout, r, axis) for r in range(layout.num_registers)]
+        return Tile(t, 1, [s.w.add(c.base, c.offset) for c in places])
+
+    s.values[op.result] = Anew(make)
 
 
 def renamed(s: State, op: Op, sources: Sequence[int]) -> None:

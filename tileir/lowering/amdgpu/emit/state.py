@@ -30,6 +30,13 @@ class Stream:
     pieces: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Anew:
+    """A tile that is so cheap that each block makes its own: it would fill registers from one to the other."""
+
+    make: Callable[[], Tile]
+
+
 @dataclass
 class State:
     """The function being written and what its IR values have become: MLIR names for scalars, `Tile`s for tiles."""
@@ -37,7 +44,7 @@ class State:
     kernel: Kernel
     target: Target
     w: Writer
-    values: dict[Value, str | Tile] = field(default_factory=dict[Value, "str | Tile"])
+    values: dict[Value, str | Tile | Anew] = field(default_factory=dict[Value, "str | Tile | Anew"])
     symbols: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     opaque: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     opaque_bases: dict[str, str] | None = None
@@ -58,6 +65,7 @@ class State:
     moving: dict[Op, list[Moving]] = field(default_factory=dict[Op, "list[Moving]"])  # of loops, found by `streams`
     tested: set[tuple[Value, object]] = field(init=False)  # views and spans that an `accessible` tests
     late: Late = field(init=False)
+    made_anew: dict[tuple[int, Value], Tile] = field(default_factory=dict[tuple[int, Value], Tile])
     fragment_ties: dict[Value, str] = field(default_factory=dict[Value, str])  # by `fragments.accumulator_ties`
 
     def __post_init__(self) -> None:
@@ -91,6 +99,13 @@ class State:
             self.opaque_bases = {}
         yield
         self.opaque, self.opaque_bases = outer, outer_bases
+
+    @contextmanager
+    def spare(self, spared: bool) -> Generator[None, None, None]:
+        """Keeps few registers in use in what is emitted within, if `spared`."""
+        outer, self.sparing = self.sparing, self.sparing or spared
+        yield
+        self.sparing = outer
 
     def opaque_base(self, value: str) -> str:
         """A lane's part (i32) of addresses that take several instructions each, likewise opaque in such a loop."""
@@ -135,6 +150,11 @@ class State:
 
     def tile(self, v: Value) -> Tile:
         x = self.values[v]
+        if isinstance(x, Anew):
+            key = self.w.block, v
+            if key not in self.made_anew:
+                self.made_anew[key] = x.make()
+            return self.made_anew[key]
         assert isinstance(x, Tile), v
         return x
 
