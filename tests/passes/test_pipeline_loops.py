@@ -334,3 +334,18 @@ def test_tiles_held_in_registers_stay_packed() -> None:
     plain = tileir.compile(GEMM + "schedule @s of @gemm for gfx942 {\n" + PLAIN + "}\n", "gfx942").asm
     for op in ("v_perm_b32", "v_lshrrev_b32", "v_mov_b32", "v_alignbit"):
         assert asm.count(op) <= plain.count(op) + 8, op
+
+
+@pytest.mark.parametrize(("chip", "path"), [("gfx950", "direct"), ("gfx942", "via_registers")])
+def test_sums_begin_with_what_is_loaded(chip: str, path: str) -> None:
+    """Also in the version for unaligned views, which loads the first values one by one."""
+    text = GEMM.replace("%zero = fill(0.0) : tile<f32[BM, BN]>", "%zero = load(%C[%i * BM +: BM, %j * BN +: BN])")
+    compiled = tileir.compile(scheduled(chip, path, 2, text), chip)
+    device = checked_device(chip)
+    rng = np.random.default_rng(0)
+    for m, n, k in ((70, 68, 96), (70, 67, 33)):
+        a, b = (rng.integers(-3, 4, (rows, k)).astype(BF16) for rows in (m, n))
+        c = rng.integers(-9, 9, (m, n)).astype(np.float32)
+        want = c + a.astype(np.float32) @ b.astype(np.float32).T
+        compiled.launch(A=a, B=b, C=c, device=device)
+        assert (c == want).all()

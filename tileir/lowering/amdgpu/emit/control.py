@@ -32,18 +32,21 @@ def travels(s: State) -> dict[Value, Travel]:
     the pieces that they are loaded in, found over everything that carried values are connected to."""
     links = carried_links(s.kernel)
     found: dict[Value, Travel] = {}
+    loaded: dict[Value, Travel] = {}
     for op in s.kernel.walk():
         if op.name == "load" and not op.result.tile.is_scalar:
-            found[op.result] = Travel(_loaded_piece(op))
+            loaded[op.result] = Travel(_loaded_piece(op))
         if op.name == "mma":
             plan = plan_of(op)
             tie = "a" if op.attrs.get("file") == "accumulation" else ""
             travel = Travel(plan.c_registers, tie)
             for v in accumulators(op):
                 found[v] = travel
-    for v in list(found):
-        for other in reached(links, [v]):
-            found.setdefault(other, found[v])
+    for group in (dict(found), loaded):  # what a product sums travels in its fragments, also where a load begins it
+        for v, travel in group.items():
+            found.setdefault(v, travel)
+            for other in reached(links, [v]):
+                found.setdefault(other, travel)
     return found
 
 
