@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, NoReturn
 
 from tileir.ir.core import AttrValue, Block, Text
@@ -263,9 +264,15 @@ def is_default(spec: AttrSpec, value: AttrValue) -> bool:
 
 def without_defaults(name: str, attrs: dict[str, AttrValue]) -> dict[str, AttrValue]:
     """The attributes of an op that are printed: an op never carries one that equals its default."""
-    definition = get(name)
-    specs = {a.name: a for a in definition.attrs}
+    if not attrs:
+        return {}
+    specs = _attr_specs(name)
     return {k: v for k, v in attrs.items() if k not in specs or not is_default(specs[k], v)}
+
+
+@cache
+def _attr_specs(name: str) -> dict[str, AttrSpec]:
+    return {a.name: a for a in get(name).attrs}
 
 
 def _fits(spec: AttrSpec, value: AttrValue) -> bool:

@@ -43,12 +43,13 @@ class Rewriter(Builder):
     def copy(self, op: Op, *, attrs: dict[str, AttrValue] | None = None) -> Op:
         """Appends the op with its operands mapped, its regions rewritten and its result types kept."""
         self.loc = op.loc
-        operands = [self.use(v) for v in op.operands]
-        regions = [self.region(r) for r in op.regions]
+        mapping = self.mapping
+        operands = [mapping.get(v, v) for v in op.operands]
+        regions = [self.region(r) for r in op.regions] if op.regions else []
         attrs = without_defaults(op.name, op.attrs if attrs is None else attrs)
         results = [_clone(v) for v in op.results]
         new = self.insert(Op(op.name, operands, attrs, results, regions, op.spans, op.loc, op.operand_locs))
-        self.replace(op, new.results)
+        mapping.update(zip(op.results, results, strict=True))
         return new
 
     def region(self, block: Block, args: Sequence[Value] | None = None) -> Block:

@@ -8,6 +8,7 @@ between iterations of a loop) do not conflict; LDS buffers are compared by the b
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from tileir.ir.core import Block, Kernel, Op, Value
 from tileir.ir.ops.atomic import has_updates_that_commute
@@ -22,6 +23,7 @@ Way = tuple[tuple[Op, int], ...]
 """The ops that an op is inside of, with the number of the region, from the outermost."""
 
 
+_LDS = -1  # the group of all its accesses
 _WRAPS = 1 << 31
 # Ops that write a part of a tile to LDS, and the attribute that says which: parts with other numbers do not overlap.
 _PARTS = {"copy_async_part": ("part", -1), "shared_store_fragment": ("at", 0)}
@@ -36,7 +38,7 @@ class Access:
     writes: bool
     counter: str
 
-    @property
+    @cached_property
     def in_lds(self) -> bool:
         return isinstance(self.place.type, SharedType)
 
@@ -72,6 +74,8 @@ class Memory:
         self._origins: dict[Value, frozenset[Op]] = {}
         self._meetings: dict[tuple[Value, Value], bool] = {}
         self._alike: dict[object, Access] = {}
+        self._first_alike: dict[Access, Access] = {}
+        self._conflicts: dict[tuple[Access, Access], bool] = {}  # of accesses of LDS
         self._aliases = {frozenset(pair) for pair in kernel.aliases}
         for op in kernel.walk():
             for r, region in enumerate(op.regions):
@@ -80,12 +84,11 @@ class Memory:
         self._varying: set[Value] = set()  # what is defined inside loops
         self._find_ways(kernel.body, (), False)
         found = {op: self._accesses(op) for op in kernel.walk()}
-        self._group: dict[Access, int] = {}
+        # A number that accesses have in common if they may meet: one for all of LDS, others for views.
+        self._group: dict[Access, int] = {a: _LDS for accesses in found.values() for a in accesses if a.in_lds}
         self._find_groups([a for accesses in found.values() for a in accesses if not a.in_lds])
         self.accesses: dict[Op, tuple[Access, ...]] = {
-            op: kept
-            for op, accesses in found.items()
-            if (kept := tuple(a for a in accesses if a.in_lds or a in self._group))
+            op: kept for op, accesses in found.items() if (kept := tuple(a for a in accesses if a in self._group))
         }
         self._relevant: dict[Block, list[Op]] = {}
         self._trace(kernel.body)
@@ -190,7 +193,7 @@ class Memory:
 
     def group(self, access: Access) -> int:
         """A number that accesses have in common if they may meet: one for all of LDS, others for views."""
-        return -1 if access.in_lds else self._group[access]
+        return self._group[access]
 
     def _may_alias(self, a: Value, b: Value) -> bool:
         return a is b or frozenset((a.name, b.name)) in self._aliases
@@ -211,7 +214,11 @@ class Memory:
         if first.op.name == later.op.name and all(has_updates_that_commute(a.op) for a in (first, later)):
             return False
         if first.in_lds:
-            return not _parts_of_one(first.op, later.op) and self._buffers_meet(first.place, later.place)
+            pair = self.alike(first), self.alike(later)
+            if pair not in self._conflicts:
+                apart = _parts_of_one(first.op, later.op)
+                self._conflicts[pair] = not apart and self._buffers_meet(first.place, later.place)
+            return self._conflicts[pair]
         return self._may_alias(first.place, later.place) and not self._apart(first, later, crossed)
 
     def _buffers_meet(self, a: Value, b: Value) -> bool:
@@ -224,11 +231,15 @@ class Memory:
         with one of them conflicts with all. Accesses of views stand for themselves."""
         if not access.in_lds:
             return access
+        known = self._first_alike.get(access)
+        if known is not None:
+            return known
         op = access.op
         part = op.attrs.get(*_PARTS[op.name]) if op.name in _PARTS else None
         tile = op.operands[2] if op.name == "shared_store_fragment" else None
         key = (op.name, access.place, access.writes, access.counter, part, tile)
-        return self._alike.setdefault(key, access)
+        first = self._first_alike[access] = self._alike.setdefault(key, access)
+        return first
 
     def origins(self, buffer: Value) -> frozenset[Op]:
         """The allocations that a buffer value can stand for (buffers may be carried by loops)."""

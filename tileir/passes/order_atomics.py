@@ -24,6 +24,8 @@ from tileir.passes.base import Context, Pass
 
 
 def _run(kernel: Kernel, ctx: Context) -> Kernel:
+    if not any(is_atomic(op) for op in kernel.walk()):
+        return kernel
     waves = kernel.attrs.get("waves")
 
     def rule(rw: Rewriter, op: Op) -> bool:

@@ -26,9 +26,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from tileir.ir.builder import Builder, Names
 from tileir.ir.core import AttrValue, Block, Kernel, Op
 from tileir.ir.diagnostics import Note, error
-from tileir.ir.rewriter import Rewriter, rewrite
+from tileir.ir.rewriter import rewrite
 from tileir.passes.base import Context, Pass
 from tileir.passes.check_sync import check_synchronised
 from tileir.passes.halves import Extra, enough, extra_barriers
@@ -153,13 +154,9 @@ class _Analysis:
         self._extra = extra_barriers(kernel)
         self._now: Extra = (0, 0)
 
-    def run(self) -> _Analysis:
-        """Follows the whole kernel."""
-        self._block(self.kernel.body, {})
-        return self
-
-    def checkpoints(self) -> _Checkpoints:
-        """What holds where, for `still_enough`."""
+    def run(self) -> _Checkpoints:
+        """Follows the whole kernel: what holds where, for `still_enough` once nothing is missing."""
+        self.changed, self._now = False, (0, 0)
         found = _Checkpoints()
         self._record_block(self.kernel.body, {}, None, found)
         return found
@@ -252,11 +249,9 @@ class _Analysis:
         """Compares the accesses of `op` with the pending ones; what is missing goes before `at`."""
         planned = self.syncs.get(at, _Sync())
         for x, y, crossed, status in self._pairs(op, state):
-            if not self.memory.conflict(x, y, crossed):
-                continue
             waits = status.complete or planned.covers(x.counter, status.age)
             meets = self.memory.single_wave or planned.barrier
-            if waits and meets:
+            if (waits and meets) or not self.memory.conflict(x, y, crossed):
                 continue
             self.missing = True
             if self.grow:
@@ -349,17 +344,19 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
     sink_reads(kernel)
     memory = Memory(kernel)
     syncs: dict[Op, _Sync] = {}
-    while _Analysis(kernel, memory, syncs, grow=True).run().changed:
-        pass
-    _prune(kernel, memory, syncs)
-    return _insert(kernel, {op: sync for op, sync in syncs.items() if sync})
+    analysis = _Analysis(kernel, memory, syncs, grow=True)
+    known = analysis.run()
+    while analysis.changed:
+        known = analysis.run()
+    _prune(analysis, known)
+    _insert(kernel.body, {op: sync for op, sync in syncs.items() if sync})
+    return kernel
 
 
-def _prune(kernel: Kernel, memory: Memory, syncs: dict[Op, _Sync]) -> None:
+def _prune(analysis: _Analysis, known: _Checkpoints) -> None:
     """Takes out every wait and barrier that the others make unnecessary, the earliest first."""
-    order = {op: i for i, op in enumerate(kernel.walk())}
-    analysis = _Analysis(kernel, memory, syncs, grow=False)
-    known = analysis.checkpoints()
+    order = {op: i for i, op in enumerate(analysis.kernel.walk())}
+    syncs, analysis.grow = analysis.syncs, False
     for op in sorted(syncs, key=lambda o: order[o]):
         for part in ("barrier", "vm", "lgkm"):
             kept, without = getattr(syncs[op], part), -1 if part == "vm" else False
@@ -369,19 +366,21 @@ def _prune(kernel: Kernel, memory: Memory, syncs: dict[Op, _Sync]) -> None:
                     setattr(syncs[op], part, kept)
 
 
-def _insert(kernel: Kernel, syncs: dict[Op, _Sync]) -> Kernel:
-    def rule(rw: Rewriter, op: Op) -> bool:
-        sync = syncs.get(op)
-        if sync is None:
-            return False
+def _insert(block: Block, syncs: dict[Op, _Sync]) -> None:
+    """Writes waits and barriers before their ops, in place."""
+    new = Block()
+    builder = Builder(new, Names(set()))
+    for op in block.ops:
+        sync = syncs.get(op, _Sync())
         counters: dict[str, AttrValue] = {**({VM: sync.vm} if sync.vm >= 0 else {}), **({LGKM: 0} if sync.lgkm else {})}
         if counters:
-            rw.op("wait", (), counters, loc=op.loc)
+            builder.op("wait", (), counters, loc=op.loc)
         if sync.barrier:
-            rw.op("barrier", loc=op.loc)
-        return False
-
-    return rewrite(kernel, rule)
+            builder.op("barrier", loc=op.loc)
+        for region in op.regions:
+            _insert(region, syncs)
+        builder.insert(op)
+    block.ops = new.ops
 
 
 def sink_reads(kernel: Kernel) -> None:

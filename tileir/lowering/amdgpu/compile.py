@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tileir.codeobject import CodeObject, CodeObjectError
+from tileir.ir.collector import collector_paused
 from tileir.ir.core import Kernel, Module
 from tileir.ir.diagnostics import CompileError, Diagnostic, Log, Note
 from tileir.ir.location import UNKNOWN, Loc
@@ -127,7 +128,8 @@ def compile_kernel(
     log = log if log is not None else Log()
     first = Log()
     try:
-        compiled = _compile_once(module, kernel, target, options, first)
+        with collector_paused():
+            compiled = _compile_once(module, kernel, target, options, first)
     except CompileError as e:
         other = None
         if e.diagnostics[0].code in (SPILLED, MOVED) and options.start_from is None:
@@ -263,6 +265,8 @@ def _check_pressure(kernel: Kernel, target: Target, module: Module) -> None:
     assert isinstance(waves, int)
     budget = target.registers_per_wave(max(1, -(-waves // target.simds_per_cu)))
     worst = peak(kernel)
+    if not worst.most_accumulation:  # nothing can lie in the accumulation file
+        budget = min(budget, target.max_arch_vgprs)
     held, most = worst.registers, HOPELESS * budget
     place, limit = "alive here", f"{waves} waves have {budget} each"
     # A product cannot keep a part of its accumulator elsewhere, and needs registers besides where it shares their budget.
@@ -349,17 +353,16 @@ def _generate(
     compiled.log = log
     compiled.stats["spills_allowed"] = options.allow_spills
     compiled.stats["deviations"] = [f"{d.code}: {d.message}" for d in deviations]
-    worst = peak(kernel) if kernel is not None else None
     note = Note(f"the best of {compiled.stats['attempts']} ways of generating code")
     in_memory, vector, _ = _spills(compiled)
     if (in_memory or vector) and not options.allow_spills:
         what = (
             f"registers do not suffice: {vector} vector registers spill, {in_memory} bytes of scratch memory per lane"
         )
-        raise _refused(SPILLED, what, loc, worst, note, module)
+        raise _refused(SPILLED, what, loc, kernel, note, module)
     for d in deviations:
         if d.code == MOVES and not options.allow_spills:
-            raise _refused(MOVED, d.message, d.loc, worst, note, module)
+            raise _refused(MOVED, d.message, d.loc, kernel, note, module)
         if d.code not in (SPILLS, MOVES) or not options.allow_spills:
             place, notes = _scalars(d, kernel, compiled)
             log.warning(d.code, d.message, place, legal=d.legal, notes=notes)
@@ -375,9 +378,10 @@ def _scalars(d: Deviation, kernel: Kernel | None, compiled: Compiled) -> tuple[L
     return scalars_of(kernel, compiled.target)
 
 
-def _refused(code: str, text: str, loc: Loc, worst: Peak | None, note: Note, module: Module) -> CompileError:
+def _refused(code: str, text: str, loc: Loc, kernel: Kernel | None, note: Note, module: Module) -> CompileError:
     """The error for code that does not keep its registers, with the values that are alive where most are."""
     legal = "smaller tiles, more waves, or --allow-spills to accept it"
+    worst = peak(kernel) if kernel is not None else None
     notes = (note, *(_live_set(worst) if worst is not None else ()))
     if code == SPILLED and worst is not None and worst.op is not None and worst.op.loc.line:
         loc = worst.op.loc
