@@ -60,11 +60,19 @@ def _buffers(kernel: Kernel) -> list[Value]:
     return [op.operands[-1] for op in steady(kernel).walk() if op.name == "copy_async_part"]
 
 
-@pytest.mark.parametrize(("chip", "depth"), [("gfx950", 2), ("gfx950", 4), ("gfx942", 2)])
-@pytest.mark.parametrize("waves", ["2 x 2", "2 x 4"])
-def test_exposed_read(chip: str, depth: int, waves: str) -> None:
+@pytest.mark.parametrize(
+    ("chip", "depth", "waves", "size"),
+    [
+        ("gfx950", 2, "2 x 2", 128),
+        ("gfx950", 4, "2 x 2", 128),
+        ("gfx950", 2, "2 x 4", 256),
+        ("gfx942", 2, "2 x 2", 128),
+        ("gfx942", 2, "2 x 4", 256),
+    ],
+)
+def test_exposed_read(chip: str, depth: int, waves: str, size: int) -> None:
     """Between a read of LDS and its first use stand matrix instructions for as long as LDS takes to answer, round the loop, too."""
-    body = steady(final(chip, "interleave", depth, waves, 256 if waves == "2 x 4" and depth == 2 else 128)).regions[0]
+    body = steady(final(chip, "interleave", depth, waves, size)).regions[0]
     carried = dict(zip(body.terminator.operands, body.args[1:], strict=True))
     at: dict[Op, int] = {}
     for op in body.ops:
