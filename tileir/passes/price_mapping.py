@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from collections.abc import Mapping as Dict
 from dataclasses import dataclass, replace
@@ -11,7 +10,7 @@ from tileir.ir.core import Kernel, Op, Value
 from tileir.ir.ops.memory import tile_dims
 from tileir.ir.ops.shape import permutation
 from tileir.ir.registry import get
-from tileir.ir.types import GlobalType, SharedType
+from tileir.ir.types import GlobalType
 from tileir.layout import Layout, LayoutError
 from tileir.passes.alike import Alike
 from tileir.passes.layout_classes import (
@@ -26,6 +25,7 @@ from tileir.passes.layout_classes import (
     reshaped,
     transposed,
 )
+from tileir.passes.lds_sizes import buffers, least_bytes
 from tileir.passes.mma_cost import Clocks, CostModel, registers_of
 from tileir.passes.priced_ops import Place, priced
 from tileir.passes.split_access import WIDEST
@@ -325,11 +325,10 @@ def store_route(model: CostModel, op: Op, layout: Layout, room: int) -> tuple[La
 
 def exchange_room(kernel: Kernel, target: Target) -> int:
     """Bytes that an exchange before a store may take: no more than leaves room for a second workgroup, or than the kernel's
-    buffers take anyway (exchanges share their place, since they are not alive at the same time)."""
-    return max(staged_bytes(kernel, dict(priced(kernel.body))), target.lds_bytes // 2)
+    buffers take anyway (exchanges share their place, since they are not alive at the same time), and than there are."""
+    return min(target.lds_bytes, max(staged_bytes(kernel, dict(priced(kernel.body))), target.lds_bytes // 2))
 
 
 def staged_bytes(kernel: Kernel, counted: Dict[Op, float]) -> int:
-    """Bytes of the LDS buffers of the first version."""
-    buffers = [op.result.type for op in kernel.walk() if op.name == "shared_alloc" and op in counted]
-    return sum(math.prod(t.shape) * t.elem.bits // 8 for t in buffers if isinstance(t, SharedType))
+    """Bytes that the LDS buffers of the first version take at one time; those of loops after each other share their place."""
+    return least_bytes([b for b in buffers(kernel) if b.op in counted])
