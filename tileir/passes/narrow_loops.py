@@ -115,8 +115,8 @@ def _width(loop: Op, target: Target) -> int:
         if deepest > size // (2 * parts) or (direct and any(d * 2 * parts > MOST_DEPTH for d in depths)):
             break
         parts *= 2
-    if parts > 1:
-        return size // parts
+    if parts > 1:  # tiles of which not even one fits are left for the error that says so
+        return size // parts if target.lds_bytes * parts >= tile else 0
     return size * _joined(tile, row, depths, target, direct=direct)
 
 
