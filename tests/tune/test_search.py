@@ -223,7 +223,7 @@ def test_the_choice_against_an_exhaustive_search(name: str, chip: str) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("chip", ["gfx942", "gfx950"])
 def test_a_larger_search(chip: str) -> None:
-    shape = {"M": 2048, "N": 2048, "K": 2048}
+    shape = {"M": 1024, "N": 1024, "K": 1024}
     with executor_of("processes", 2) as pool:
         found = tileir.tune(kernels.source("gemm"), chip, shape, trials=24, executor=pool)
     assert len(found.trials) == 25 and found.speedup > 1.1
