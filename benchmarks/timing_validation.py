@@ -404,7 +404,7 @@ def document(data: dict[str, Any], results: dict[str, Result], failed: dict[str,
         "## Orders of workgroups",
         "",
         "Hit rates of the caches for a bf16 product on MI355X (hipkittens), published and from the cache model alone, on lines that "
-        "are generated for tiles of 256 x 256 x 64 (`timing_orders.py`):",
+        "are generated for tiles of 192 x 256 x 64 (`timing_orders.py`; see also grid-order.md):",
         "",
         *orders(data),
         "",

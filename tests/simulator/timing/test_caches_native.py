@@ -138,7 +138,7 @@ def test_sizes_that_give_no_sets_are_refused():
 
 
 def test_a_part_of_the_sets_stands_for_all():
-    whole, part = product_traffic(4096, None, 1 << 40), product_traffic(4096, None, 1 << 19)
+    whole, part = product_traffic(4096, None, 1 << 40), product_traffic(4096, None, 1 << 20)
     assert whole.sampled == 1
     assert part.sampled == 1 / 16
     assert part.l2_hit_rate == pytest.approx(whole.l2_hit_rate, abs=0.01)
