@@ -3,7 +3,7 @@
 A choice fixes the layouts of operands and results, and with them those of every tile that depends on these. Each choice is
 priced over the whole kernel by `mma_cost`: products, LDS reads, conversions where layouts meet, reductions, stores, registers;
 ops inside loops count once per trip. Choices are tried in the order of a lower bound (products and LDS reads alone) until no
-other can be better, so all are compared though few are worked out.
+other can be better, so all are compared though few are worked out. Products that are alike have one mapping (`alike`).
 
 Versions of one product – the branches that `split-access` makes – have one mapping, priced in the first branch, which is the one
 for aligned views.
@@ -45,6 +45,8 @@ MOST_HELD = (
     4  # operands for each of which it is asked whether it is held or comes again in each pass; more are taken together
 )
 MOST_EVALUATED = 400  # choices that are worked out, if the bound does not end the search before
+# Of kernels with more products that are unlike, fewer: each choice takes as long as there are products.
+USUAL_PRODUCTS = 8
 WORTH_OTHER_WAVES = 0.9  # another than the usual number of waves must be cheaper by a tenth
 ALONE = 0.1  # share of the time of a lone workgroup that counts besides the throughput of several
 
@@ -198,6 +200,7 @@ class Problem:
         if len(lists) > 1:
             own = self._own_items(waves)
             lists = [self._sharpened(i, found, waves, own[i]) for i, found in enumerate(lists)]
+        most = max(1, min(MOST_EVALUATED, MOST_EVALUATED * USUAL_PRODUCTS // len(lists)))
         best: Choice | None = None
         others: list[Choice | None] = [None] * len(lists)
         failure: LayoutError | None = None
@@ -205,7 +208,7 @@ class Problem:
         for bound, chosen in _best_first([[c[0] for c in found] for found in lists]):
             if best is not None:
                 enough = max(best.clocks.total, *(o.clocks.total if o else math.inf for o in others))
-                if evaluated >= MOST_EVALUATED or bound + rest >= enough:
+                if evaluated >= most or bound + rest >= enough:
                     break
             picked = tuple(found[i][2] for found, i in zip(lists, chosen, strict=True))
             try:

@@ -188,6 +188,7 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
     threads = threads_of(kernel)
     chosen: dict[Value, SharedType] = {}
     known: dict[_Asked, tuple[SharedLayout, Proof]] = {}  # versions of a kernel have the same buffers
+    having: dict[_Use | None, list[_Asked]] = {}  # those known by use; under None all
     for op in kernel.walk():
         if op.name != "shared_alloc":
             continue
@@ -204,9 +205,12 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
                 found, direct = uses_of(op.result, using)
                 asked = _Asked(shared.matrix, shared.elem.bits, found, direct)
                 if asked not in known:
+                    like = having.get(found[0] if found else None, ())
                     free = next(
-                        (k for k, (x, p) in known.items() if p.conflict_free and asked.is_served_by(k, x)), None
+                        (k for k in like if known[k][1].conflict_free and asked.is_served_by(k, known[k][0])), None
                     )
+                    for use in (None, *found):
+                        having.setdefault(use, []).append(asked)
                     known[asked] = known[free] if free else _choose(shared, found, direct, threads, ctx.target)
                 layout, proof = known[asked]
         except LayoutError as e:

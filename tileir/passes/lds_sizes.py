@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import accumulate
 
 from tileir.ir.core import Block, Kernel, Op, Value
 from tileir.ir.diagnostics import Diagnostic, Note
@@ -60,7 +61,9 @@ def buffers(kernel: Kernel) -> list[Buffer]:
 
 def least_bytes(found: list[Buffer]) -> int:
     """Bytes that the buffers in use at one time take, wherever they lie: no allocation needs less."""
-    return max((sum(b.size for b in found if b.first <= at.first <= b.last) for at in found), default=0)
+    # A buffer is in use from its first to its last position, both included: at one position some begin before others end.
+    changes = sorted([(b.first, 0, b.size) for b in found] + [(b.last, 1, -b.size) for b in found])
+    return max(accumulate(size for _, _, size in changes), default=0)
 
 
 def bytes_around(kernel: Kernel, op: Op, loops: Iterable[Op] = ()) -> tuple[int, int]:
