@@ -93,6 +93,8 @@ def rows() -> list[Row]:
         Row(Product("gfx950", "fp8", large, 8), 75.0, "main"),
         Row(Product("gfx942", "fp8", large, 8), 34.0, "main"),
         Row(Product("gfx950", waves=4, a_columns=True), 49.0, "main"),
+        Row(Product("gfx950", waves=8, pattern="ping_pong"), 68.0, "main"),
+        Row(Product("gfx942", waves=8, pattern="ping_pong"), 34.0, "main"),
     ]
     found += [Row(Product(chip, "f16", waves=waves), bar, "f16") for (chip, waves), bar in square.items()]
     for (chip, waves), bar in square.items():
@@ -154,7 +156,7 @@ class GluonServer:
 def gluon_job(product: Product) -> Job | None:
     """The request for the peer of a product, if there is one."""
     name = GLUON_POINTS.get((product.chip, product.waves))
-    if name is None or product.tile != (256, 256, 64) or product.dtype == "fp8" or product.a_columns:
+    if name is None or product.pattern or product.tile != (256, 256, 64) or product.dtype == "fp8" or product.a_columns:
         return None
     points = json.loads((HERE / "timing_points.json").read_text("utf-8"))["points"]
     request = next(p["rebuild"] for p in points if p["name"] == name)

@@ -77,13 +77,15 @@ _TRITON_TYPES = {"bf16": "bf16", "f16": "fp16", "f8E4M3FNUZ": "fp8e4b8", "f8E4M3
 @dataclass(frozen=True)
 class Product:
     """What to compile: chip, element type of A and B (`bf16`, `f16` or `fp8`, which is the one of the chip), tile (M, N, K),
-    waves of a workgroup (4 or 8), and whether M, not K, is contiguous in A."""
+    waves of a workgroup (4 or 8), whether M, not K, is contiguous in A, and the pattern of the loop that TileIR is asked for
+    ("": its own choice)."""
 
     chip: str
     dtype: str = "bf16"
     tile: tuple[int, int, int] = (256, 256, 64)
     waves: int = 8
     a_columns: bool = False
+    pattern: str = ""
 
     @property
     def element(self) -> str:
@@ -111,7 +113,8 @@ class Product:
     @property
     def name(self) -> str:
         m, n, k = self.tile
-        return f"{self.chip} {self.dtype} {m}x{n}x{k}{' M-contiguous A' if self.a_columns else ''}, {self.waves} waves"
+        columns, pattern = " M-contiguous A" if self.a_columns else "", f", {self.pattern}" if self.pattern else ""
+        return f"{self.chip} {self.dtype} {m}x{n}x{k}{columns}, {self.waves} waves{pattern}"
 
     def tileir(self, lds_bytes: int) -> Job:
         """For TileIR, with a schedule that states waves and staging: two buffers if LDS has room for them, else one."""
@@ -124,6 +127,7 @@ class Product:
         # Staged through registers, the second stage lives there and needs no buffer of its own.
         depth = 2 if not direct or 2 * self.bytes_of_step <= lds_bytes else 1
         stage = f"  stage %a, %b in shared depth {depth} {'direct' if direct else 'via_registers'}\n"
+        asked = f"  loop %k pattern {self.pattern}\n" if self.pattern else ""
         return TILEIR_TEXT.format(
             bm=m,
             bn=n,
@@ -136,7 +140,7 @@ class Product:
             chip=self.chip,
             rows=self.grid[0],
             columns=self.grid[1],
-            stage=stage if staged else "",
+            stage=(stage if staged else "") + asked,
         )
 
     def triton(self, *, masks: bool = True, agprs: bool = True, instruction: int = 0) -> Job:

@@ -80,14 +80,14 @@ def test_what_does_not_compile_is_printed() -> None:
 def test_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     python = os.environ.get("TILEIR_TRITON_PYTHON", "")
     out, picture = tmp_path / "out.json", tmp_path / "out.svg"
-    command = ["--only", "gfx942 bf16 256x128x32", "--size", "256", "--repetitions", "1", "--json", str(out)]
+    command = ["--only", "gfx942 bf16 256x128x32", "--size", "1024", "--repetitions", "1", "--json", str(out)]
     command += ["--plot", str(picture)]
     assert h.main([*command, *(["--triton-python", python] if python else [])]) == 0
     (row,) = json.loads(out.read_text())
     ours = row["results"][h.OURS]
     assert not ours["error"], ours["error"]
     assert ours["n"] > 0 and ours["lds_bytes"] >= 24576 and ours["spills"] == 0
-    assert ours["sizes"] == [256, 256, 256] and 0 < ours["efficiency"] < 1 and ours["conflicts"] == 0
+    assert ours["sizes"] == [1024, 1024, 1024] and 0 < ours["efficiency"] < 1 and ours["conflicts"] == 0
     assert len(ours["call"]) == 1 and ours["process"][0] > ours["call"][0]
     ET.parse(picture)
     text = capsys.readouterr().out
