@@ -136,6 +136,17 @@ def test_selection_by_lanes_takes_constants_from_registers() -> None:
     assert (selected(64), selected(65)) == (0, 1), "64 is the largest inline constant"
 
 
+def test_addends_of_wide_products_are_pairs() -> None:
+    """A 64-bit multiply-add overwrites its addend, so a constant one is moved to two vector registers."""
+    fma = "%d = llvm.intr.fma(%w, %w, {}) : (f64, f64, f64) -> f64"
+    for bits, pairs in (("0x400921FB54442D18", 1), ("0x0000000000000000", 0)):
+        constant = f"%k = llvm.mlir.constant({bits} : f64) : f64"
+        f = function(THREAD, "%w = llvm.sitofp %t : i32 to f64", constant, fma.format("%k"), STORE.format("%d", "f64"), "llvm.return")  # fmt: skip
+        select(f)
+        made = [i.type for i in f.instructions() if i.op == MATERIALISED]
+        assert [t.dwords for t in made if t is not None] == [2] * pairs
+
+
 def test_loads_come_early_but_not_past_barriers() -> None:
     load = "%l{0} = rocdl.raw.ptr.buffer.load %arg_X, %t, %one, %one : i32"
     stores = [STORE.format(v, "i32") for v in ("%x", "%l0", "%l1")]

@@ -266,7 +266,8 @@ def _check_pressure(kernel: Kernel, target: Target, module: Module) -> None:
     budget = target.registers_per_wave(max(1, -(-waves // target.simds_per_cu)))
     worst = peak(kernel)
     held, most = worst.registers, HOPELESS * budget
-    if _attempts(kernel) is OTHER_ATTEMPTS:  # the whole lives of tiles are known; 576 of 512 registers take LLVM minutes
+    # Without products the whole lives of tiles are known. 576 registers of 512 take LLVM minutes.
+    if _attempts(kernel) is OTHER_ATTEMPTS:
         most = budget
     place, limit = "alive here", f"{waves} waves have {budget} each"
     # A product cannot keep a part of its accumulator elsewhere, and needs registers besides where it shares their budget.

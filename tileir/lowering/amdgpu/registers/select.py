@@ -12,13 +12,14 @@ import re
 from collections.abc import Iterator
 
 from tileir.lowering.amdgpu.registers.text import DWORD, Function, Instruction, Type
-from tileir.lowering.amdgpu.registers.values import CONSTANT, FLAG, MASK, SCALAR, kinds_of
+from tileir.lowering.amdgpu.registers.values import CONSTANT, FLAG, MASK, SCALAR, VECTOR, kinds_of
 
 MATERIALISED = "vector.constant"
 # Constants that the expansions of LLVM 22 (AMDGPULegalizerInfo, SITargetLowering: lowerFEXP2, lowerFLOG2, lowerFSQRTF32) select by lanes.
 EXPANDED = {"llvm.intr.exp2": 2, "llvm.intr.log2": 2, "llvm.intr.exp": 2, "llvm.intr.log": 2, "llvm.intr.sqrt": 2}
 _INLINE = {f"0x{bits:08X}" for bits in (0x3F000000, 0xBF000000, 0x3F800000, 0xBF800000, 0x40000000, 0xC0000000, 0x40800000, 0xC0800000, 0)}  # fmt: skip
 _VALUE = re.compile(r"llvm\.mlir\.constant\((?:dense<)?([-\w.]+)>? :")
+WIDE = 64
 _DWORD = Type(1, DWORD, 1, False)
 
 
@@ -26,7 +27,8 @@ def select(function: Function) -> None:
     """Puts an instruction before each one that needs a constant or scalar in a vector register."""
     kinds = kinds_of(function)
     for b in function.blocks:
-        b.instructions = [x for i in b.instructions for x in (*_before(function, kinds, i), i)]
+        early = [x for i in b.instructions for x in _addends(function, kinds, i)]
+        b.instructions = early + [x for i in b.instructions for x in (*_before(function, kinds, i), i)]
     function.definitions.update((i.result, i) for i in function.instructions() if i.op == MATERIALISED)
 
 
@@ -41,6 +43,15 @@ def _before(function: Function, kinds: dict[str, str], i: Instruction) -> Iterat
     count = EXPANDED.get(i.op, 0) if i.type is not None and i.type.bits == DWORD else 0
     for k in range(count):
         yield _materialised(i, len(i.operands), f"%{i.op}.{k}", [], _DWORD)
+
+
+def _addends(function: Function, kinds: dict[str, str], i: Instruction) -> Iterator[Instruction]:
+    """Constants that 64-bit multiply-adds add: the instruction overwrites its addend, which must be a pair of vector registers.
+    Nothing holds the moves back, so they come at the beginning of the block."""
+    if i.op == "llvm.intr.fma" and i.type is not None and i.type.bits == WIDE and kinds.get(i.result) == VECTOR:
+        v = i.operands[2]
+        if kinds.get(v, CONSTANT) == CONSTANT and not _is_inline(function, v):
+            yield _materialised(i, 2, f"{v}.{i.block}", [], i.type)
 
 
 def _materialised(i: Instruction, at: int, name: str, source: list[str], type: Type) -> Instruction:
