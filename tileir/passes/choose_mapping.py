@@ -23,7 +23,7 @@ from tileir.layout import Layout, LayoutError
 from tileir.passes.alike import Alike
 from tileir.passes.held_operands import Held, Way, find, ways
 from tileir.passes.layout_classes import Classes, Layouts, is_free, reachable, stated, transposed
-from tileir.passes.lds_sizes import bytes_around
+from tileir.passes.lds_sizes import InUse
 from tileir.passes.mfma_choice import (
     MOST_OPEN_WAVES,
     Mapping,
@@ -145,8 +145,8 @@ class Problem:
         self.reach = reachable(self.classes, starts, self.relations)
         self.points = Points.of(Liveness(self.trips).places(kernel), self.classes)
         self.room = exchange_room(kernel, target)
-        self.in_use = [bytes_around(kernel, p.op)[0] for p in self.products]
-        self.held = find(kernel, self.products, self.trips, target)
+        self.in_use = InUse(kernel)
+        self.held = find(kernel, self.products, self.trips, self.in_use, target)
         self._prices: dict[int, Prices] = {}
         self._ways: dict[object, list[tuple[Clocks, Way]]] = {}
 
@@ -307,13 +307,13 @@ class Problem:
     def _exchanged(self, model: CostModel, demands: Sequence[Demand], known: Known) -> int:
         """Bytes of LDS in use where an operand passes between waves for its product, at most; 0 if none does."""
         most = 0
-        for product, demand, room in zip(self.products, demands, self.in_use, strict=True):
+        for product, demand in zip(self.products, demands, strict=True):
             for v, want in zip(product.op.operands[:2], demand, strict=False):
                 if v.owner is None or v.owner.name in ("load", "shared_load") or is_free(v):
                     continue
                 have = known.get(self.classes.root(v))
                 if have is not None and model.movement(have, want) == "waves":
-                    most = max(most, room + int(v.tile.size * v.tile.elem.bytes))
+                    most = max(most, self.in_use.around(product.op)[0] + int(v.tile.size * v.tile.elem.bytes))
         return most
 
     def _hold(self, waves: int, known: Known) -> tuple[int, tuple[tuple[Way, ...], ...], tuple[Clocks, ...]]:

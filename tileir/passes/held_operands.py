@@ -25,7 +25,7 @@ from tileir.ir.core import Kernel, Op, Value
 from tileir.ir.rewriter import Rewriter, rewrite, uses
 from tileir.layout import Layout
 from tileir.passes.layout_classes import coalesced, memory_axis, transposed
-from tileir.passes.lds_sizes import buffer_bytes, bytes_around
+from tileir.passes.lds_sizes import InUse, buffer_bytes
 from tileir.passes.mma_cost import Clocks, CostModel
 from tileir.passes.place_memory import (
     buffer_type,
@@ -75,7 +75,9 @@ class Held:
         return self.loads[0].result
 
 
-def find(kernel: Kernel, products: Sequence[Product], trips: Mapping[Op, float], target: Target) -> list[Held]:
+def find(
+    kernel: Kernel, products: Sequence[Product], trips: Mapping[Op, float], in_use: InUse, target: Target
+) -> list[Held]:
     """The operands of the priced products that are loaded before their loops, in program order."""
     candidates = held_loads(kernel)
     if not candidates:
@@ -96,7 +98,7 @@ def find(kernel: Kernel, products: Sequence[Product], trips: Mapping[Op, float],
         Held(
             tuple(found),
             (trips.get(first, 1.0), passes[first]),
-            tuple(bytes_around(kernel, x, loops[x]) for x in found),
+            tuple(in_use.around(x, loops[x]) for x in found),
             tuple(goes_turned(x, users, target) for x in found),
         )
         for first, found in versions.items()

@@ -66,18 +66,26 @@ def least_bytes(found: list[Buffer]) -> int:
     return max(accumulate(size for _, _, size in changes), default=0)
 
 
-def bytes_around(kernel: Kernel, op: Op, loops: Iterable[Op] = ()) -> tuple[int, int]:
-    """Bytes of the buffers in use at an op, and at most at one time from there to the end of the last of some `loops` behind it."""
-    walk = _Walk()
-    walk.block(kernel.body, [])
-    at = walk.position[op]
-    last = max((walk.position[inner] for loop in loops for inner in loop.walk()), default=at)
-    here = later = 0
-    found = [(*walk.ranges.get(b, (walk.position[b],) * 2), buffer_bytes(b.result.type)) for b in walk.allocations]
-    for start in sorted({at, *(first for first, _, _ in found if at <= first <= last)}):
-        held = sum(size for first, end, size in found if first <= start <= end)
-        here, later = (held if start == at else here), max(later, held)
-    return here, later
+class InUse:
+    """Bytes of LDS that the buffers of a kernel take at one time, by place."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        walk = _Walk()
+        walk.block(kernel.body, [])
+        self._position = walk.position
+        self._found = [
+            (*walk.ranges.get(op, (walk.position[op],) * 2), buffer_bytes(op.result.type)) for op in walk.allocations
+        ]
+
+    def around(self, op: Op, loops: Iterable[Op] = ()) -> tuple[int, int]:
+        """At an op, and at most at one time from there to the end of the last of some `loops` behind it."""
+        at = self._position[op]
+        last = max((self._position[inner] for loop in loops for inner in loop.walk()), default=at)
+        here = later = 0
+        for start in sorted({at, *(first for first, _, _ in self._found if at <= first <= last)}):
+            held = sum(size for first, end, size in self._found if first <= start <= end)
+            here, later = (held if start == at else here), max(later, held)
+        return here, later
 
 
 def over_budget(kernel: Kernel, found: list[Buffer], total: int, target: Target) -> Diagnostic:
