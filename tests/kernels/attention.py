@@ -16,6 +16,7 @@ from tileir.ir.types import ELEMS
 from tileir.lowering.amdgpu.compile import Compiled
 from tileir.runtime import compare, launch
 from tileir.runtime.compare import gamma, rounding_bound
+from tileir.runtime.device import Device
 
 Array = np.ndarray[Any, Any]
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -84,11 +85,12 @@ def check_attention(
     dtype: str = "bf16",
     change: Callable[[Array, Array, Array], None] | None = None,
     seed: int = 0,
-    sums_rounded: bool = False,
-    prescaled: bool = False,
+    name: str = "attention",
+    on: Device | None = None,
 ) -> tuple[Array, Array]:
-    """Runs the kernel and compares; `change` may put special values into Q, K and V before. `sums_rounded`: the kernel sums the
-    probabilities as they are multiplied, rounded to the type of V; `prescaled`: it rounds Q times the scale. Gives O and LSE."""
+    """Runs the kernel and compares; `change` may put special values into Q, K and V before. Other kernels than
+    `attention` sum the probabilities as they are multiplied, rounded to the type of V; `attention_prescaled` rounds Q times the scale.
+    Gives O and LSE."""
     q, k, v = inputs(shape, dtype, seed)
     if change is not None:
         change(q, k, v)
@@ -96,19 +98,21 @@ def check_attention(
     o = np.full(q.shape, np.nan).astype(q.dtype)
     lse = np.full((shape.batches, shape.heads, shape.nq), np.nan, np.float32)
     arrays = {"Q": q, "K": k, "V": v, "O": o, "LSE": lse, "scale": scale}
-    launch(kernel, arrays, device(f"simulator:{chip}"))
+    launch(kernel, arrays, on or device(f"simulator:{chip}"))
     want, want_lse, size, terms = reference(q, k, v, float(np.float32(scale)), shape.causal)
     # A score is a sum of `depth` products in f32, scaled and shifted by some ten operations: its absolute error becomes a relative
     # one of exp. Each p is rounded to the type of V, then summed and rescaled in f32; the result is rounded once more.
     elem = ELEMS[dtype]
     half_ulp = float(rounding_bound(1.0, elem))
-    each = gamma(shape.depth + 10) + (half_ulp if prescaled else 0.0)
+    each = gamma(shape.depth + 10) + (half_ulp if name == "attention_prescaled" else 0.0)
     score = (each * terms).transpose(0, 2, 1)[..., None]
     relative = score + half_ulp + gamma(2 * shape.nk + 40)
     found = compare(o, want, 2 * relative * size + rounding_bound(size, elem) + 1e-37)
     assert found.ok, f"{shape} {dtype}: O {found}"
     found = compare(
-        lse, want_lse, 2 * each * terms + gamma(2 * shape.nk + 40) * (1 + np.log(shape.nk)) + half_ulp * sums_rounded
+        lse,
+        want_lse,
+        2 * each * terms + gamma(2 * shape.nk + 40) * (1 + np.log(shape.nk)) + half_ulp * (name != "attention"),
     )
     assert found.ok, f"{shape} {dtype}: LSE {found}"
     return o, lse

@@ -15,6 +15,7 @@ from tileir.frontend import parse
 from tileir.lowering.amdgpu.compile import compile_kernel
 
 Array = np.ndarray[Any, Any]
+NAMES = ("attention", "attention_lazy", "attention_prescaled")
 DEPTHS = (64, 80, 128, 192, 256)
 BM, BN = 32, 32  # small tiles: many blocks and edges for the work
 # (queries, keys, heads, groups, batches): single ones, primes, multiples of the tiles, more queries than keys
@@ -45,12 +46,12 @@ def test_other_types(chip: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("name", ["attention", "attention_lazy"])
+@pytest.mark.parametrize("name", NAMES)
 def test_masked_softmax(chip: str, name: str) -> None:
     """Rows that see nothing give 0 and -inf; rows that see their first key in a late block; no NaN from either."""
     shape = Shape(75, 33, 64, 2, 1, 1, causal=True)
     kernel = attention_kernel(name, chip, shape, BM, BN)
-    o, lse = check_attention(kernel, chip, shape)
+    o, lse = check_attention(kernel, chip, shape, name=name)
     blind = shape.nq - shape.nk
     assert not o[:, :blind].astype(np.float32).any() and np.all(np.isneginf(lse[:, :, :blind]))
     assert np.isfinite(lse[:, :, blind:]).all()
@@ -100,38 +101,39 @@ def test_large_heads_at_the_default_tile(chip: str, depth: int) -> None:
 @pytest.mark.parametrize("chip", CHIPS)
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("depth", DEPTHS)
-@pytest.mark.parametrize("name", ["attention", "attention_lazy"])
+@pytest.mark.parametrize("name", NAMES)
 def test_every_size(chip: str, depth: int, causal: bool, name: str) -> None:
     large = (64, 64)
     for tile in ((32, 32), large):
         for shape in shapes(depth, causal):
-            check_attention(attention_kernel(name, chip, shape, *tile), chip, shape)
+            check_attention(attention_kernel(name, chip, shape, *tile), chip, shape, name=name)
     for nq, nk in LARGE:
         shape = Shape(nq, nk, depth, 2, 1, 1, causal)
-        check_attention(attention_kernel(name, chip, shape, *large), chip, shape)
+        check_attention(attention_kernel(name, chip, shape, *large), chip, shape, name=name)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("chip", CHIPS)
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("name", ["attention", "attention_lazy"])
+@pytest.mark.parametrize("name", NAMES)
 def test_every_small_size(chip: str, causal: bool, name: str) -> None:
     """All pairs of sizes around the tile of 16 x 16 up to three tiles."""
     sizes = (1, 2, 3, 7, 15, 16, 17, 31, 32, 33, 47, 48)
     for nq, nk in itertools.product(sizes, sizes):
         shape = Shape(nq, nk, 64, 2, 2, 1, causal)
-        check_attention(attention_kernel(name, chip, shape, 16, 16), chip, shape)
+        check_attention(attention_kernel(name, chip, shape, 16, 16), chip, shape, name=name)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("name", ["attention", "attention_lazy"])
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("depth", DEPTHS)
 def test_outliers_of_all_sizes(chip: str, name: str, depth: int) -> None:
     shape = Shape(70, 300, depth)
     kernel = attention_kernel(name, chip, shape, 64, 32)
     for position in range(shape.nk):
-        check_attention(kernel, chip, shape, change=raise_key(position, 4.0 if position % 2 else 100.0))
+        factor = 4.0 if position % 2 else 100.0
+        check_attention(kernel, chip, shape, change=raise_key(position, factor), name=name)
 
 
 @pytest.mark.nightly

@@ -172,15 +172,15 @@ def test_late_rescale(chip: str, causal: bool) -> None:
     of them, the second larger."""
     shape = Shape(40, 75, causal=causal)
     kernel = attention_kernel("attention_lazy", chip, shape, 32, 16)
-    check_attention(kernel, chip, shape)
+    check_attention(kernel, chip, shape, name="attention_lazy")
     for position in range(shape.nk):
-        check_attention(kernel, chip, shape, change=raise_key(position))
+        check_attention(kernel, chip, shape, change=raise_key(position), name="attention_lazy")
 
     def twice(q: Array, k: Array, v: Array) -> None:
         raise_key(20, 10.0)(q, k, v)
         raise_key(60, 40.0)(q, k, v)
 
-    check_attention(kernel, chip, shape, change=twice)
+    check_attention(kernel, chip, shape, change=twice, name="attention_lazy")
 
 
 MUTANTS = {
@@ -188,9 +188,10 @@ MUTANTS = {
     "the output is not rescaled": ("%oo * %r", "%oo"),
     "the reference stays": ("yield %top,", "yield %mo,"),
     "rows are rescaled that kept their reference": (
-        "carry(%mo = %mi, %lo = %li, %oo = %oi) {",
-        "carry(%mo = %mi, %lo = %li, %oo = %oi * 0.5) {",
+        "carry(%mo = %mi, %fo = %fi, %lo = %li, %oo = %oi) {",
+        "carry(%mo = %mi, %fo = %fi, %lo = %li, %oo = %oi * 0.5) {",
     ),
+    "the scaled reference stays": ("where(%top == -inf, 0.0, %top) * %c", "%fo"),
 }
 
 
@@ -206,7 +207,7 @@ def test_a_wrong_rescale_is_noticed(mutant: str) -> None:
     failed = 0
     for position in range(0, shape.nk, 9):
         try:
-            check_attention(kernel, "gfx950", shape, change=raise_key(position))
+            check_attention(kernel, "gfx950", shape, change=raise_key(position), name="attention_lazy")
         except AssertionError:
             failed += 1
     assert failed, mutant

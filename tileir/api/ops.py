@@ -42,7 +42,7 @@ class Ops:
         bytes: int = 0,
         via: Literal["", "buffer", "global"] = "",
         cache: Literal["", "streaming"] = "",
-        stage: Literal["", "direct", "via_registers"] = "",
+        stage: Literal["", "direct", "via_registers", "none"] = "",
         depth: int = 0,
         name: str = "",
     ) -> Tile:
@@ -396,9 +396,10 @@ class Ops:
         """e to the power of the operand."""
         return self.emit_one("exp", [a], None, name)
 
-    def exp2(self, a: Operand, *, name: str = "") -> Tile:
-        """2 to the power of the operand."""
-        return self.emit_one("exp2", [a], None, name)
+    def exp2(self, a: Operand, *, flush: bool = False, name: str = "") -> Tile:
+        """2 to the power of the operand. With `flush`, results below the smallest normal number, 2^-126, are 0, as
+        the instruction gives them: one instruction instead of six."""
+        return self.emit_one("exp2", [a], {"flush": flush}, name)
 
     def log(self, a: Operand, *, name: str = "") -> Tile:
         """Natural logarithm."""
@@ -483,6 +484,7 @@ class Ops:
         elem: Elem,
         rounding: Literal["nearest_even", "nearest_away", "toward_zero", "stochastic"] = "nearest_even",
         overflow: Literal["", "saturate", "infinity"] = "",
+        finite: bool = False,
         name: str = "",
     ) -> Tile:
         """Conversion to another element type. Floats round to nearest even; to 8 bits or less they saturate to the
@@ -492,7 +494,9 @@ class Ops:
         may be another; with `stochastic`, the second operand holds 32 random bits for each element: the larger
         of the two neighbours is taken if the share of the step that lies below the number, in units of 2^-32,
         and the bits add up to 2^32 or more."""
-        return self.emit_one("convert", [x, *bits], {"elem": elem, "rounding": rounding, "overflow": overflow}, name)
+        return self.emit_one(
+            "convert", [x, *bits], {"elem": elem, "rounding": rounding, "overflow": overflow, "finite": finite}, name
+        )
 
     def bitcast(self, x: Operand, elem: Elem, *, name: str = "") -> Tile:
         """The same bits read as another element type of equal width."""
@@ -522,42 +526,56 @@ class Ops:
         """An f32 in [0, 1) for each (seed, counter): the upper 24 of the bits of philox_bits, times 2^-24."""
         return self.emit_one("philox_uniform", [seed, counter], None, name)
 
-    def reduce_add(self, x: Operand, *, axis: int, parts: int = 1, inner: int = 0, name: str = "") -> Tile:
+    def reduce_add(
+        self, x: Operand, *, axis: int, parts: int = 1, inner: int = 0, flush: bool = False, name: str = ""
+    ) -> Tile:
         """Sum along the axis, in unspecified but fixed order; the interpreter sums in f64 and rounds once. Integers
         wrap. With `parts` = p and `inner` = n, element j of the axis counts to part (j / n) mod p; a part
         without elements is the neutral value."""
-        return self.emit_one("reduce_add", [x], {"parts": parts, "inner": inner, "axis": axis}, name)
+        return self.emit_one("reduce_add", [x], {"parts": parts, "inner": inner, "flush": flush, "axis": axis}, name)
 
-    def reduce_max(self, x: Operand, *, axis: int, parts: int = 1, inner: int = 0, name: str = "") -> Tile:
+    def reduce_max(
+        self, x: Operand, *, axis: int, parts: int = 1, inner: int = 0, flush: bool = False, name: str = ""
+    ) -> Tile:
         """Maximum along the axis, with the rules of `max`: NaN only if all are NaN. With `parts` = p and `inner` =
         n, element j of the axis counts to part (j / n) mod p; a part without elements is the neutral value."""
-        return self.emit_one("reduce_max", [x], {"parts": parts, "inner": inner, "axis": axis}, name)
+        return self.emit_one("reduce_max", [x], {"parts": parts, "inner": inner, "flush": flush, "axis": axis}, name)
 
-    def reduce_min(self, x: Operand, *, axis: int, parts: int = 1, inner: int = 0, name: str = "") -> Tile:
+    def reduce_min(
+        self, x: Operand, *, axis: int, parts: int = 1, inner: int = 0, flush: bool = False, name: str = ""
+    ) -> Tile:
         """Minimum along the axis, with the rules of `min`: NaN only if all are NaN. With `parts` = p and `inner` =
         n, element j of the axis counts to part (j / n) mod p; a part without elements is the neutral value."""
-        return self.emit_one("reduce_min", [x], {"parts": parts, "inner": inner, "axis": axis}, name)
+        return self.emit_one("reduce_min", [x], {"parts": parts, "inner": inner, "flush": flush, "axis": axis}, name)
 
-    def reduce_and(self, x: Operand, *, axis: int, parts: int = 1, inner: int = 0, name: str = "") -> Tile:
+    def reduce_and(
+        self, x: Operand, *, axis: int, parts: int = 1, inner: int = 0, flush: bool = False, name: str = ""
+    ) -> Tile:
         """Bits that are set in every element along the axis. With `parts` = p and `inner` = n, element j of the
         axis counts to part (j / n) mod p; a part without elements is the neutral value."""
-        return self.emit_one("reduce_and", [x], {"parts": parts, "inner": inner, "axis": axis}, name)
+        return self.emit_one("reduce_and", [x], {"parts": parts, "inner": inner, "flush": flush, "axis": axis}, name)
 
-    def reduce_or(self, x: Operand, *, axis: int, parts: int = 1, inner: int = 0, name: str = "") -> Tile:
+    def reduce_or(
+        self, x: Operand, *, axis: int, parts: int = 1, inner: int = 0, flush: bool = False, name: str = ""
+    ) -> Tile:
         """Bits that are set in any element along the axis. With `parts` = p and `inner` = n, element j of the axis
         counts to part (j / n) mod p; a part without elements is the neutral value."""
-        return self.emit_one("reduce_or", [x], {"parts": parts, "inner": inner, "axis": axis}, name)
+        return self.emit_one("reduce_or", [x], {"parts": parts, "inner": inner, "flush": flush, "axis": axis}, name)
 
-    def reduce_xor(self, x: Operand, *, axis: int, parts: int = 1, inner: int = 0, name: str = "") -> Tile:
+    def reduce_xor(
+        self, x: Operand, *, axis: int, parts: int = 1, inner: int = 0, flush: bool = False, name: str = ""
+    ) -> Tile:
         """Bits that are set in an odd number of elements along the axis. With `parts` = p and `inner` = n, element
         j of the axis counts to part (j / n) mod p; a part without elements is the neutral value."""
-        return self.emit_one("reduce_xor", [x], {"parts": parts, "inner": inner, "axis": axis}, name)
+        return self.emit_one("reduce_xor", [x], {"parts": parts, "inner": inner, "flush": flush, "axis": axis}, name)
 
-    def reduce_mul(self, x: Operand, *, axis: int, parts: int = 1, inner: int = 0, name: str = "") -> Tile:
+    def reduce_mul(
+        self, x: Operand, *, axis: int, parts: int = 1, inner: int = 0, flush: bool = False, name: str = ""
+    ) -> Tile:
         """Product along the axis, in unspecified but fixed order; the interpreter multiplies in f64 and rounds
         once. Integers wrap. With `parts` = p and `inner` = n, element j of the axis counts to part (j / n) mod
         p; a part without elements is the neutral value."""
-        return self.emit_one("reduce_mul", [x], {"parts": parts, "inner": inner, "axis": axis}, name)
+        return self.emit_one("reduce_mul", [x], {"parts": parts, "inner": inner, "flush": flush, "axis": axis}, name)
 
     def reduce_argmax(self, x: Operand, *, axis: int, name: str = "") -> Tile:
         """Position along the axis of the largest element, of equal ones (0 and -0 are equal) the first. NaN is

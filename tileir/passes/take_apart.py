@@ -307,6 +307,17 @@ class Parts:
         made: list[Value] = []
         for number, group in enumerate(layout.reduce_sources(axis)):
             runs = _runs(group)
+            if source is x and op.name == "reduce_add" and runs[0][1] == TOGETHER:
+                # side by side, for packed additions
+                sums = self.of(source, *runs[0])
+                for at, n in runs[1:]:
+                    sums = self._value("add", [sums, self.of(source, at, n)], {}, FragmentType(x.elem, n), op.result)
+                first, second = (
+                    self._value("slice_fragment", [sums], {"at": i}, one, op.result) for i in range(TOGETHER)
+                )
+                total = self._value("fold_fragment", [first, second], attrs, one, op.result)
+                made.append(total)
+                continue
             if source is x:
                 at, n = runs[0]
                 total = self.of(x, at, 1)

@@ -314,9 +314,10 @@ def _convert(c: Check) -> Sequence[Type]:
     t = c.tile(0)
     elem, rounding, overflow = c.attrs["elem"], c.attrs.get("rounding", "nearest_even"), c.attrs.get("overflow", "")
     assert isinstance(elem, Elem)
-    narrow = elem.is_float and elem.bits <= 16
-    if (rounding != "nearest_even" or overflow) and not (narrow and t.elem.is_float):
-        what = "overflow" if overflow else "rounding"
+    narrow = (elem.is_float and elem.bits <= 16) or elem == t.elem
+    finite = c.attrs.get("finite", False)
+    if (rounding != "nearest_even" or overflow or finite) and not (narrow and t.elem.is_float):
+        what = "overflow" if overflow else "rounding" if rounding != "nearest_even" else "'finite'"
         c.fail(
             "E0359", f"'convert' from {t.elem} to {elem} takes no {what}", legal="floats to floats of at most 16 bits"
         )
@@ -364,6 +365,7 @@ declare(
                 choices=("", "saturate", "infinity"),
                 doc="what passes the largest finite value: it, or infinity (NaN where there is none; toward zero only infinities)",
             ),
+            AttrSpec("finite", "bool", default=False, doc="the operand is no NaN: of NaN the result is any number"),
         ),
         elementwise=True,
         category="elementwise",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tileir.ir.core import Op, Value
-from tileir.ir.types import F32, F64, I1, I64, Elem, FragmentType, TileType
+from tileir.ir.types import BF16, F32, F64, I1, I16, I32, I64, Elem, FragmentType, TileType
 from tileir.layout.broadcasts import broadcast_registers
 from tileir.lowering.amdgpu.emit import packed
 from tileir.lowering.amdgpu.emit.small_floats import SmallFloats, needs_codes
@@ -220,9 +220,18 @@ class Pieces:
         attrs, e = self.op.attrs, self.elem
         target, rounding, overflow = attrs["elem"], attrs.get("rounding", "nearest_even"), attrs.get("overflow", "")
         assert isinstance(target, Elem) and isinstance(rounding, str) and isinstance(overflow, str)
+        if attrs.get("finite", False) and (e, target, rounding, overflow) == (F32, BF16, "nearest_away", ""):
+            return self.rounded_away(a[0])
         if e != target and needs_codes(e, target, rounding, overflow):
             return SmallFloats(self).convert(a[0], e, target, rounding, overflow, a[1] if len(a) > 1 else "")
         return self.convert(a[0], e, target)
+
+    def rounded_away(self, x: str) -> str:
+        """f32 to bf16, halves away from zero: half of the last place is added to the bits, whose carry reaches infinity where it must. The
+        bits of a NaN may wrap around."""
+        bits = self.plain("add", self.w.bitcast(x, self.type(F32), self.type(I32)), self.const(0x8000, I32), elem=I32)
+        high = self.plain("lshr", bits, self.const(16, I32), elem=I32)
+        return self.w.bitcast(self.cast("trunc", high, I32, I16), self.type(I16), self.type(BF16))
 
     def convert(self, x: str, source: Elem, target: Elem) -> str:
         """To nearest even, between types of which none is a small float."""
