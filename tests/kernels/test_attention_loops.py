@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,7 +49,7 @@ def test_order_of_instructions_is_in_the_text() -> None:
     (loop,) = loops
     names = [op.name for op in loop.regions[0].ops]
     at = [i for i, n in enumerate(names) if n == "mfma"]
-    between = [names[a + 1 : b] for a, b in zip(at, at[1:], strict=False)]
+    between = [names[a + 1 : b] for a, b in itertools.pairwise(at)]
     assert all("schedule_fence" in x or "guard" in x for x in between)
     assert sum("exp2" in x for x in between) > len(at) // 2
 

@@ -35,7 +35,9 @@ def test_far_too_much(chip: str, count: int) -> None:
         compile_kernel(module, "", chip)
     assert time.perf_counter() - start < 5
     (d,) = caught.value.diagnostics
-    assert d.code == "E0863" and d.loc.line == 2 * count + 4 and d.legal, "the store, up to which all is computed piece by piece"
+    assert d.code == "E0863" and d.loc.line == 2 * count + 4 and d.legal, (
+        "the store, up to which all is computed piece by piece"
+    )
     assert [n.loc.line for n in d.notes if n.loc][:2] == [3, 4], "the values alive at that place, with theirs"
 
 

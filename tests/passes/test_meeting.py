@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from tileir.frontend import parse
 from tileir.ir.core import Kernel
-from tileir.passes.check_sync import check_synchronised
 from tileir.passes.hazards import Memory
 from tileir.passes.manager import run_pipeline
 from tileir.passes.meeting import groups
