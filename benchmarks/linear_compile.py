@@ -135,7 +135,9 @@ def _kernel(body: Lines) -> str:
     return f"tileir 1\n\nkernel @grown({arguments}) grid(cdiv(N, 256)) {{\n{lines}\n}}\n"
 
 
-SHAPES: dict[str, Callable[[int], str]] = {f.__name__: f for f in (chain, kept, memory, places, rows, loops, branches, products)}
+SHAPES: dict[str, Callable[[int], str]] = {
+    f.__name__: f for f in (chain, kept, memory, places, rows, loops, branches, products)
+}
 """Text of a kernel with about as many ops as asked for, by name of the shape."""
 
 

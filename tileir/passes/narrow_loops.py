@@ -128,7 +128,9 @@ def _joined(tile: int, row: int, depths: set[int], target: Target, *, direct: bo
         times = ROW_BYTES // row
         room = MOST_DEPTH * tile * times <= target.lds_bytes
         return times if times > 1 and room and not any(d % times or d == times for d in depths) else 0
-    times = min(LONG_ROW_BYTES // row, 1 << (target.lds_bytes // tile).bit_length() - 1) if tile else 0
+    if not 0 < tile <= target.lds_bytes:
+        return 0
+    times = min(LONG_ROW_BYTES // row, 1 << (target.lds_bytes // tile).bit_length() - 1)
     return times if times > 1 and 2 * tile * times > target.lds_bytes else 0
 
 
