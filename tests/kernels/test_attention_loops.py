@@ -43,7 +43,7 @@ def test_causal_with_checks(chip: str, name: str) -> None:
 
 def test_order_of_instructions_is_in_the_text() -> None:
     """Vector work stands between matrix instructions, with a fence before each; the loop is rotated and its rest is not."""
-    kernel = attention_kernel("attention_prescaled", "gfx950", Shape(1, 1, 128), BM, BN).kernel
+    kernel = attention_kernel("attention_prescaled", "gfx950", Shape(1, 1, 128), BM, BN).final
     assert kernel is not None
     loops = [op for op in kernel.walk() if op.name == "for" and any(x.name == "mfma" for x in op.walk())]
     (loop,) = loops
