@@ -372,7 +372,8 @@ class Problem:
 
     def throughput(self, decision: Decision) -> float:
         """Clocks per workgroup where a CU has as many workgroups as fit, with a share of those of a lone one."""
-        per_wave = -(-decision.best.registers // self.target.vgpr_granule) * self.target.vgpr_granule
+        needed = decision.best.registers + RESERVED_REGISTERS
+        per_wave = -(-needed // self.target.vgpr_granule) * self.target.vgpr_granule
         slots = min(self.target.max_waves_per_simd, max(1, self.target.registers_per_lane // per_wave))
         by_registers = slots * self.target.simds_per_cu // decision.waves
         resident = max(1, min(by_registers, self.target.lds_bytes // max(1, staged_bytes(self.kernel, self.trips))))

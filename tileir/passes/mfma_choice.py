@@ -10,6 +10,7 @@ from functools import lru_cache
 from tileir.ir.core import AttrValue, Kernel, Op
 from tileir.ir.diagnostics import error
 from tileir.ir.ops.contract import SCALE_BLOCK, accumulator
+from tileir.ir.registry import get
 from tileir.layout import Layout, accumulator_k_order, mma_layouts, wide_k_order
 from tileir.passes.legality import worthwhile
 from tileir.target import Mfma, Target
@@ -193,17 +194,38 @@ def fragments_of(shape: Shape, mapping: Mapping) -> Shape:
 def usual_waves(kernel: Kernel) -> int:
     """Waves of the workgroup by the size of the accumulators alone, at most 8.
 
-    Products of equal shape count once: they are versions of one, or follow each other.
+    Products of equal shape count once: they are versions of one, or follow each other. But one that multiplies what comes from
+    another is a product of its own, and there is vector work between the two: eight waves, two on each SIMD, pay from half as
+    many elements on, since one computes while the other multiplies.
     """
-    shapes = {op.result.tile.shape for op in kernel.walk() if op.name == "mma"}
+    products = [op for op in kernel.walk() if op.name == "mma"]
+    shapes = {(op.result.tile.shape, _follows(op)) for op in products}
     if not shapes:
         return DEFAULT_WAVES
-    elements = sum(m * n for m, n in shapes)
-    most = MOST_OPEN_WAVES if elements > ELEMENTS_OF_FOUR_WAVES else DEFAULT_WAVES
+    elements = sum(m * n for (m, n), _ in shapes)
+    enough = ELEMENTS_OF_FOUR_WAVES // (2 if any(follows for _, follows in shapes) else 1)
+    most = MOST_OPEN_WAVES if elements > enough else DEFAULT_WAVES
     waves = 1
     while waves < most and elements >= 2 * waves * ELEMENTS_PER_WAVE:
         waves *= 2
     return waves
+
+
+def _follows(product: Op) -> bool:
+    """Whether an operand is computed from the result of another product, through elementwise ops and guards."""
+    seen: set[Op] = set()
+    pending = [v.owner for v in product.operands[:2]]
+    while pending:
+        op = pending.pop()
+        if op is None or op in seen:
+            continue
+        seen.add(op)
+        if op.name == "mma":
+            return True
+        if get(op.name).elementwise or op.name in ("guard", "broadcast", "transpose", "convert_layout"):
+            pending += [v.owner for v in op.operands]
+            pending += [v.owner for region in op.regions for v in region.terminator.operands]
+    return False
 
 
 def workgroup_waves(kernel: Kernel) -> int:
