@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -52,6 +53,24 @@ def test_slices_and_joined_fragments() -> None:
   store(%y, %Y[0 +: 256])"""
     y = execute(body, x, np.zeros_like(x))
     assert y.tolist() == [*range(192, 256), *range(192)]
+
+
+@pytest.mark.parametrize(("kind", "reference"), [("add", np.sum), ("max", np.max), ("min", np.min)])
+def test_folded_fragments(kind: str, reference: Callable[..., Any]) -> None:
+    """Elementwise ops on fragments, one element for all, and the elements of a lane put together: registers are 64 elements apart."""
+    x = np.random.default_rng(1).standard_normal(256).astype(np.float32)
+    body = f"""
+  %x = load(%X[0 +: 256]) : tile<f32[256], {LINE}>
+  %all = split_registers(%x) : fragment<f32[4]>
+  %first = slice_fragment<at = 0>(%all) : fragment<f32[1]>
+  %rest = slice_fragment<at = 1>(%all) : fragment<f32[3]>
+  %m = fold_fragment<{kind}>(%first, %rest) : fragment<f32[1]>
+  %d = sub(%all, %m) : fragment<f32[4]>
+  %y = join_registers(%d) : tile<f32[256], {LINE}>
+  store(%y, %Y[0 +: 256])"""
+    y = execute(body, x, np.zeros_like(x))
+    lanes = x.reshape(4, 64)
+    np.testing.assert_allclose(y.reshape(4, 64), lanes - reference(lanes, axis=0), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("read", ["shared_load_fragment", "shared_load_transposed_fragment"])
@@ -196,6 +215,7 @@ COVERS = {
     "shared_store_fragment": [test_lds_by_single_accesses],
     "copy_async_part": [test_copies_by_single_instructions_land_one_by_one],
     "load_fragment": [test_load_by_single_instructions],
+    "fold_fragment": [test_folded_fragments],
     "mfma": [test_one_matrix_instruction],
     "schedule_fence": [test_lds_by_single_accesses],
     "priority": [test_lds_by_single_accesses],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import ml_dtypes
@@ -18,12 +18,19 @@ DTYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32, "i32
 INSTRUCTION = {"gfx942": "16x16x16", "gfx950": "16x16x32"}
 
 
-@cache
+_devices: dict[str, tuple[Device, int]] = {}
+
+
 def device(name: str) -> Device:
-    return get_device(name)
+    """The device of that name; a new one now and then, since a simulated one keeps all code that it has run."""
+    found, uses = _devices.get(name, (None, 0))
+    if found is None or uses >= 64:
+        found, uses = get_device(name), 0
+    _devices[name] = found, uses + 1
+    return found
 
 
-@cache
+@lru_cache(maxsize=64)
 def compiled(text: str, chip: str, params: tuple[tuple[str, object], ...] = ()) -> Compiled:
     """The kernel of a text for a chip."""
     return compile_kernel(parse(text, "kernel.tile", dict(params)), "", chip)

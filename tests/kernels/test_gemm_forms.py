@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ TYPES = tuple(SUM)
 SHAPES = ((64, 64, 64), (67, 131, 37), (1, 97, 7), (127, 1, 100), (13, 17, 1), (65, 63, 129), (128, 72, 96))
 
 
-@cache
+@lru_cache(maxsize=64)
 def form(name: str, chip: str, dtype: str, tile: tuple[int, int, int] = (64, 64, 32), out: str = "") -> Compiled:
     bm, bn, bk = tile
     params = {"BM": bm, "BN": bn, "BK": bk, "T": dtype, "S": SUM[dtype], "O": out or OUT[dtype]}

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import lru_cache
 from typing import Any
 from unittest.mock import patch
 
@@ -166,7 +166,7 @@ def unverified() -> Any:
         yield
 
 
-@cache
+@lru_cache(maxsize=64)
 def right(subject: Subject) -> Kernel:
     """The final text without a fault."""
     return _texts(subject, Mutant(""))[1]

@@ -4,7 +4,7 @@ that the machine code uses in the simulator, with lane groups written by hand.""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ def parameters(dtype: str, tile: Tile) -> dict[str, object]:
     return {"T": dtype, "S": SUM[dtype], "O": SUM[dtype], "BM": tile[0], "BN": tile[1], "BK": tile[2]}
 
 
-@cache
+@lru_cache(maxsize=64)
 def reports(file: str, name: str, chip: str, params: tuple[tuple[str, object], ...]) -> tuple[BufferReport, ...]:
     module = parse(kernels.source(file), f"{file}.tile", dict(params), kernel=name)
     result = run_pipeline(module, name, chip)

@@ -69,6 +69,8 @@ def standin(standin_library: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     monkeypatch.setenv("TILEIR_HIP_LIBRARY", str(standin_library))
     monkeypatch.setenv("TILEIR_STANDIN_DEVICES", "gfx950:sramecc+:xnack-,gfx942:sramecc+:xnack-")
     found = Standin(standin_library, ctypes.CDLL(str(standin_library)))
+    gc.collect()
+    gc.freeze()  # what other tests of this process keep is not looked through at each count
     before = found.alive()
     yield found
     found.fail()
