@@ -174,8 +174,8 @@ def test_every_code(chip: str, t: str, u: str) -> None:
 @pytest.mark.parametrize(
     ("depth", "legal"),
     [
-        (16, {(32, 32, 16)}),
-        (32, {(32, 32, 16), (16, 16, 32)}),
+        (16, {(32, 32, 64)}),  # the loop's tiles are joined
+        (32, {(32, 32, 64)}),
         (64, {(32, 32, 64)}),
         (96, {(32, 32, 64), (16, 16, 128)}),
         (128, {(32, 32, 64), (16, 16, 128)}),
@@ -189,8 +189,22 @@ def test_instruction_fits_the_depth(depth: int, legal: set[tuple[int, int, int]]
     assert kernel.final is not None
     chosen = {op.attrs["instr"] for op in kernel.final.walk() if op.name == "mma"}
     assert chosen and chosen <= legal
-    family = "f8f6f4" if depth >= 64 else "fp8_fp8"
-    assert {name.split("_", 4)[-1] for name in mnemonics(kernel)} == {family}
+    assert {name.split("_", 4)[-1] for name in mnemonics(kernel)} == {"f8f6f4"}
+
+
+@pytest.mark.parametrize("depth", [16, 32])
+def test_instruction_fits_a_short_product(depth: int) -> None:
+    """The same for a product without a loop, whose k cannot be longer."""
+    text = f"""tileir 1
+kernel @k(%A: global<f8E4M3FN[64, {depth}]>, %B: global<f8E4M3FN[64, {depth}]>, %C: global<f32[64, 64]>) grid(1) {{
+  store(mma(load(%A[0 +: 64, 0 +: {depth}]), transpose(load(%B[0 +: 64, 0 +: {depth}]))), %C[0 +: 64, 0 +: 64])
+}}
+"""
+    kernel = compile_kernel(parse(text, "k.tile"), "", "gfx950")
+    assert kernel.final is not None
+    chosen = {op.attrs["instr"] for op in kernel.final.walk() if op.name == "mma"}
+    assert chosen and chosen <= {(32, 32, 16), (16, 16, 32)}
+    assert {name.split("_", 4)[-1] for name in mnemonics(kernel)} == {"fp8_fp8"}
 
 
 @pytest.mark.parametrize(

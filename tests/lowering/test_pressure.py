@@ -28,7 +28,7 @@ def many_tiles(count: int) -> str:
 @pytest.mark.parametrize("chip", CHIPS)
 @pytest.mark.parametrize("count", [18, 40])
 def test_far_too_much(chip: str, count: int) -> None:
-    """More than both files hold, and many times that: LLVM would work on it for minutes."""
+    """Case far-too-much: more than both files hold, and many times that: LLVM would work on it for minutes."""
     module = parse(many_tiles(count), "k.tile")
     start = time.perf_counter()
     with pytest.raises(CompileError) as caught:

@@ -26,7 +26,7 @@ LEAST = 32
 """Parameters from twice this on are taken for sizes of tiles."""
 MOST_PARAMETERS = 4
 HOLDERS = 8
-LONG = 12_000
+LONG = 5_000
 """Lines of emitted text from which on a candidate is judged by its tiles alone: reading it would take seconds."""
 
 
