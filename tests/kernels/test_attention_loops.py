@@ -105,9 +105,10 @@ def test_vector_work_of_a_block(name: str, depth: int, bar: float) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(("depth", "bar"), [(128, 0.52), (64, 1.0)])
-def test_vector_work_of_causal_attention(depth: int, bar: float) -> None:
-    """All of it for 4096 queries and keys, what stands outside of the loop included."""
-    shape = Shape(4096, 4096, depth, 1, 1, 1, causal=True)
-    found = work(attention_kernel("attention_prescaled", "gfx950", shape, BM, BN), "gfx950", shape)
-    assert found.ratio <= bar * 1.1, found
+@pytest.mark.parametrize(("depth", "most"), [(128, 0.52), (64, 1.03)])
+def test_vector_work_of_causal_attention(depth: int, most: float) -> None:
+    """The blocks of 4096 queries and keys: full ones, those on the diagonal, and what is left behind a pipelined loop. What stands outside of
+    the loops is what a launch with a single key executes."""
+    kernel = attention_kernel("attention_prescaled", "gfx950", Shape(1, 1, depth, causal=True), BM, BN)
+    whole, outside = (work(kernel, "gfx950", Shape(4096, nk, depth, 1, 1, 1, causal=True)) for nk in (4096, 1))
+    assert (whole - outside).ratio <= most, whole - outside
