@@ -336,7 +336,7 @@ def _check_sizes(kernel: Kernel, waves: int, target: Target) -> None:
     """E0863 for a tile that alone needs more registers than a wave has: the code generator would take minutes to find
     out. Raises CompileError."""
     lanes = waves * target.wave_size
-    most = target.registers_per_wave(-(-waves // target.simds_per_cu))
+    most = target.registers_per_wave(target.waves_per_simd(waves))
     for op in kernel.walk():
         for v in op.results:
             if not is_tile(v) or is_free(v):

@@ -35,7 +35,7 @@ def _check_budget(budget: int, kernel: Kernel, ctx: Context) -> None:
     """A budget that is what the waves have anyway is kept by the hardware; another one is not held to yet."""
     waves = kernel.attrs["waves"]
     assert isinstance(waves, int)
-    natural = ctx.target.registers_per_wave(max(1, -(-waves // ctx.target.simds_per_cu)))
+    natural = ctx.target.registers_per_wave(ctx.target.waves_per_simd(waves))
     if budget == natural:
         return
     loc = next((d.loc for d in ctx.directives(kernel) if d.kind == "registers"), kernel.loc)
@@ -46,7 +46,7 @@ def _check_budget(budget: int, kernel: Kernel, ctx: Context) -> None:
 
 def _bound(kernel: Kernel, target: Target, waves: int) -> tuple[int, int]:
     """At most so many registers of the vector and of the accumulation file."""
-    per_simd = max(1, -(-waves // target.simds_per_cu))
+    per_simd = target.waves_per_simd(waves)
     need = peak(kernel)
     granule = target.vgpr_granule
     vector, accumulation = (-(-n // granule) * granule for n in (need.most_vector + RESERVE, need.most_accumulation))

@@ -365,7 +365,7 @@ class Problem:
 
     def _budget(self, waves: int) -> int:
         """Registers of a wave. Where the number of waves is open, it is chosen so that the vector file suffices."""
-        budget = self.target.registers_per_wave(-(-waves // self.target.simds_per_cu))
+        budget = self.target.registers_per_wave(self.target.waves_per_simd(waves))
         return min(budget, self.target.max_arch_vgprs) if self.open_waves else budget
 
     # -- numbers of waves --------------------------------------------------------------------------------------------
@@ -383,7 +383,7 @@ class Problem:
 
     def _busy(self, c: Clocks, waves: int) -> float:
         """Clocks in which the busiest unit of a CU works for one workgroup."""
-        per_simd = -(-waves // self.target.simds_per_cu)
+        per_simd = self.target.waves_per_simd(waves)
         simds = (c.matrix + c.vector) / per_simd * waves / self.target.simds_per_cu
         return max(simds, c.lds, c.memory) + c.registers
 

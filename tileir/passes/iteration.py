@@ -73,7 +73,7 @@ class Iteration:
 
     @property
     def waves_per_simd(self) -> int:
-        return max(1, -(-self.waves // self.target.simds_per_cu))
+        return self.target.waves_per_simd(self.waves)
 
     @property
     def ahead(self) -> int:

@@ -261,7 +261,7 @@ def check_workgroup(kernel: Kernel, target: Target, places: Mapping[str, Loc]) -
             )
         )
     elif isinstance(waves, int) and isinstance(registers, int):
-        per_simd = -(-waves // target.simds_per_cu)
+        per_simd = target.waves_per_simd(waves)
         most = target.registers_per_wave(per_simd)
         if registers > most:
             found.append(

@@ -118,7 +118,7 @@ class CostModel:
     def __init__(self, target: Target, waves: int) -> None:
         self.target = target
         self.waves = waves
-        self.per_simd = -(-waves // target.simds_per_cu)
+        self.per_simd = target.waves_per_simd(waves)
         self.issue = _number(target, "valu_clocks")
         self.transcendental = _number(target, "transcendental_clocks")
         self.lds_latency = _number(target, "lds_latency")

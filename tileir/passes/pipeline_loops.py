@@ -152,22 +152,22 @@ def _waits_for_memory(made: Plan) -> bool:
 def _holds_loads(made: Plan, kernel: Kernel, ctx: Context) -> bool:
     """Whether registers suffice, by estimate, to keep the loads of the next tile while this one is computed; only where products are
     chained, so that there is much to compute."""
-    if chained_products(made.loop) < 2:
+    if _products(made.loop) < 2:
         return False
     held = sum(registers_of(load.result) for load in made.loads)
-    budget = ctx.target.registers_per_wave(waves_per_simd(kernel, ctx.target))
+    budget = ctx.target.registers_per_wave(_waves_per_simd(kernel, ctx.target))
     return peak(kernel).registers + held + RESERVE <= budget
 
 
-def chained_products(loop: Op) -> int:
+def _products(loop: Op) -> int:
     """Matrix products of an iteration."""
     return sum(op.name == "mma" for op in loop.regions[0].ops)
 
 
-def waves_per_simd(kernel: Kernel, target: Target) -> int:
+def _waves_per_simd(kernel: Kernel, target: Target) -> int:
     waves = kernel.attrs["waves"]
     assert isinstance(waves, int)
-    return max(1, -(-waves // target.simds_per_cu))
+    return target.waves_per_simd(waves)
 
 
 def _depth(made: Iteration) -> int:
@@ -183,7 +183,7 @@ def _depth_of_tiles(made: Plan, kernel: Kernel, ctx: Context) -> int:
     for op in made.consumers:
         if op.name == "mma" and (steps := plan_of(op)) is not None:
             clocks += len(steps.steps) * instruction_clocks(op, ctx.target)
-    return _depth_for(clocks * waves_per_simd(kernel, ctx.target), ctx.target) if clocks else 2
+    return _depth_for(clocks * _waves_per_simd(kernel, ctx.target), ctx.target) if clocks else 2
 
 
 def _depth_for(clocks: float, target: Target) -> int:

@@ -218,7 +218,7 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
     new = _rotated(kernel, fronts)
     waves = kernel.attrs["waves"]
     assert isinstance(waves, int)
-    budget = ctx.target.registers_per_wave(max(1, -(-waves // ctx.target.simds_per_cu)))
+    budget = ctx.target.registers_per_wave(ctx.target.waves_per_simd(waves))
     need = peak(new)
     if need.registers + RESERVE > budget:
         return kernel

@@ -276,6 +276,10 @@ class Target:
             return tuple(e for e in self.element_bits if any(e == i.c for i in self.mfmas))
         return self.element_uses["memory" if use in ("load", "store") else use]
 
+    def waves_per_simd(self, waves: int) -> int:
+        """Waves of a workgroup of `waves` on the SIMD that has most of them."""
+        return max(1, -(-waves // self.simds_per_cu))
+
     def registers_per_wave(self, waves_per_simd: int) -> int:
         """Registers (v and a together) of one wave when `waves_per_simd` waves share a SIMD, rounded to the granule."""
         if not 1 <= waves_per_simd <= self.max_waves_per_simd:

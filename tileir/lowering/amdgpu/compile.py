@@ -263,7 +263,7 @@ def _check_pressure(kernel: Kernel, target: Target, module: Module) -> None:
     """Rejects at once what cannot fit: LLVM would work on it for minutes, to spill in the end."""
     waves = kernel.attrs["waves"]
     assert isinstance(waves, int)
-    budget = target.registers_per_wave(max(1, -(-waves // target.simds_per_cu)))
+    budget = target.registers_per_wave(target.waves_per_simd(waves))
     worst = peak(kernel)
     held, most = worst.registers, HOPELESS * budget
     # Without products the whole lives of tiles are known. 576 registers of 512 take LLVM minutes.

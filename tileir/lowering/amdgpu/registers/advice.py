@@ -61,7 +61,7 @@ def budget(kernel: Kernel, target: Target) -> int:
     """Registers of both files that a wave of the kernel has."""
     waves = kernel.attrs["waves"]
     assert isinstance(waves, int)
-    return target.registers_per_wave(max(1, -(-waves // target.simds_per_cu)))
+    return target.registers_per_wave(target.waves_per_simd(waves))
 
 
 def _needs(module: Module, kernel: str, target: Target, schedule: str) -> tuple[int, int] | None:
