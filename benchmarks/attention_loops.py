@@ -38,6 +38,7 @@ from tileir.ir.diagnostics import CompileError
 from tileir.lowering.amdgpu.compile import compile_kernel
 from tileir.simulator import SimulatorError
 from tileir.simulator.inspect import inspect
+from tileir.simulator.inspect.classify import TRANSCENDENTAL, classify
 from tileir.target import get
 
 ROWS = (("gfx950", 128), ("gfx950", 64), ("gfx942", 128))
@@ -54,7 +55,6 @@ CANDIDATES = tuple(
     for more in ({}, {"waves_per_eu": 2})
 )
 HEADS, COUNTED = 16, 1024
-SLOW = ("v_exp_", "v_log_", "v_rcp_", "v_rsq_", "v_sqrt_")
 
 
 @dataclass
@@ -134,7 +134,7 @@ def ratio(kernel: Kernel, depth: int) -> float:
         if inst is not None and inst.name.startswith("v_mfma"):
             matrix += times * clocks[inst.name]
         elif inst is not None and inst.name.startswith("v_"):
-            vector += times * (8 if inst.name.startswith(SLOW) else 4)
+            vector += times * (8 if classify(inst.name, inst.encoding, False) == TRANSCENDENTAL else 4)
     return vector / matrix
 
 

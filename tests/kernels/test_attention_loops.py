@@ -13,11 +13,11 @@ from tests.kernels.harness import CHIPS
 from tileir.lowering.amdgpu.compile import Compiled
 from tileir.runtime import launch
 from tileir.runtime.simulator_device import SimulatorDevice
+from tileir.simulator.inspect.classify import TRANSCENDENTAL, classify
 
 FAST = ("attention_lazy", "attention_prescaled")
 BM, BN = 256, 64  # the defaults of the files
 MATRIX_CLOCKS = {"v_mfma_f32_32x32x16_bf16": 32, "v_mfma_f32_32x32x8_bf16": 32, "v_mfma_f32_16x16x32_bf16": 16}
-SLOW = ("v_exp_", "v_log_", "v_rcp_", "v_rsq_", "v_sqrt_")
 
 
 @pytest.mark.parametrize("chip", CHIPS)
@@ -86,7 +86,7 @@ def work(kernel: Compiled, chip: str, shape: Shape) -> Work:
             continue
         if inst.name.startswith("v_mfma"):
             clocks += times * MATRIX_CLOCKS[inst.name]
-        elif inst.name.startswith(SLOW):
+        elif classify(inst.name, inst.encoding, False) == TRANSCENDENTAL:
             slow += times
         else:
             vector += times
