@@ -256,3 +256,22 @@ def test_no_wave_is_held_up_in_attention(chip: str) -> None:
     text = source("attention_lazy")
     log = compile_kernel(parse(text, "a.tile", {"BM": 128}), "", chip).log.diagnostics
     assert not any(d.code == "R0805" for d in log)
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("waves", [1, 4])
+def test_constants_differ_behind_a_mask(chip: str, waves: int) -> None:
+    """Tiles that are one value before the guard and in it are two behind it, also where one register holds several rows
+    (fuzz program general 100004138)."""
+    text = f"""tileir 1
+kernel @k(%s: f32, %X: global<f32[5, 40]>) grid(1) with(waves = {waves}) {{
+  %one = fill(1.0) : tile<f32[5, 40]>
+  %r = guard iota<[5, 1]>() < 4 carry(%g = %one) {{
+    yield %one * %s
+  }}
+  store(%r, %X[0 +: 5, 0 +: 40])
+}}
+"""
+    got = {"s": np.float32(3.0), "X": np.zeros((5, 40), np.float32)}
+    launch(compiled(text, chip), got, SimulatorDevice(chip, "all"))
+    assert np.array_equal(got["X"], np.repeat(np.float32([3, 3, 3, 3, 1]), 40).reshape(5, 40))

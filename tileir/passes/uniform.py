@@ -18,9 +18,11 @@ def uniform_axes(kernel: Kernel) -> dict[Value, frozenset[int]]:
         for init, arg, out in carried(op):
             for v in (arg, out):
                 sources.setdefault(v, []).append(init)
+        # Elements whose masks differ have different values behind a guard.
+        masks = [op.operands[0]] if op.name == "guard" and op.attrs.get("selects", True) else []
         for region in op.regions:
             for v, r in zip(region.terminator.operands, op.results, strict=True):
-                sources.setdefault(r, []).append(v)
+                sources.setdefault(r, []).extend([v, *masks])
             if op.name == "for":
                 for v, a in zip(region.terminator.operands, region.args[1:], strict=True):
                     sources.setdefault(a, []).append(v)
@@ -31,7 +33,7 @@ def uniform_axes(kernel: Kernel) -> dict[Value, frozenset[int]]:
         for v, old in found.items():
             axes = old
             for source in sources[v]:
-                axes &= _axes(source, found, {})
+                axes &= _along(source, v.tile.rank, found, {})
             if axes != old:
                 found[v] = axes
                 changed = True
@@ -56,12 +58,20 @@ def _axes(v: Value, carried: dict[Value, frozenset[int]], known: dict[Value, fro
     elif op is not None and (op.name == "broadcast" or get(op.name).elementwise):
         axes = every
         for x in op.operands:
-            if x.tile.is_scalar:
-                continue
-            single = frozenset(d for d, n in enumerate(x.tile.shape) if n == 1) if x.tile.rank == v.type.rank else every
-            axes &= _axes(x, carried, known) | single
+            axes &= _along(x, v.type.rank, carried, known)
     known[v] = axes
     return axes
+
+
+def _along(
+    x: Value, rank: int, carried: dict[Value, frozenset[int]], known: dict[Value, frozenset[int]]
+) -> frozenset[int]:
+    """The axes of a tile of `rank` axes along which what comes from its operand `x` is equal."""
+    if x.tile.is_scalar:
+        return frozenset(range(rank))
+    if x.tile.rank != rank:
+        return frozenset()
+    return _axes(x, carried, known) | {d for d, n in enumerate(x.tile.shape) if n == 1}
 
 
 __all__ = ["uniform_axes"]
