@@ -42,8 +42,12 @@ def source(name: str) -> str:
     return (EXAMPLES / "attention.tile").read_text() if name == "attention" else kernels.source(name)
 
 
-def attention_kernel(name: str, chip: str, shape: Shape, bm: int, bn: int, dtype: str = "bf16") -> Compiled:
-    params = (("BM", bm), ("BN", bn), ("D", shape.depth), ("CAUSAL", shape.causal), ("T", dtype))
+def attention_kernel(
+    name: str, chip: str, shape: Shape, bm: int, bn: int, dtype: str = "bf16", *, away: bool = False
+) -> Compiled:
+    """`away` rounds halves of probabilities away from zero (`attention_lazy` only)."""
+    params: tuple[tuple[str, object], ...] = (("BM", bm), ("BN", bn), ("D", shape.depth), ("CAUSAL", shape.causal))
+    params = (*params, ("T", dtype), *((("AWAY", True),) if away else ()))
     return compiled(source(name), chip, params)
 
 

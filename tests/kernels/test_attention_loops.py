@@ -94,14 +94,29 @@ def work(kernel: Compiled, chip: str, shape: Shape) -> Work:
 
 
 @pytest.mark.parametrize(
-    ("name", "depth", "bar"),
-    [("attention_prescaled", 128, 0.45), ("attention_lazy", 128, 0.58), ("attention_prescaled", 64, 0.90)],
+    ("name", "chip", "depth", "bar"),
+    [
+        ("attention_prescaled", "gfx950", 128, 0.45),
+        ("attention_lazy", "gfx950", 128, 0.53),
+        ("attention_prescaled", "gfx950", 64, 0.90),
+        ("attention_lazy", "gfx942", 128, 0.34),
+    ],
 )
-def test_vector_work_of_a_block(name: str, depth: int, bar: float) -> None:
-    """What twelve blocks more cost; the region that rescales is in it as often as it runs."""
-    kernel = attention_kernel(name, "gfx950", Shape(1, 1, depth), BM, BN)
-    less, more = (work(kernel, "gfx950", Shape(BM, BN * blocks, depth, 1, 1)) for blocks in (12, 24))
-    assert (more - less).ratio <= bar + 0.005, more - less
+def test_vector_work_of_a_block(name: str, chip: str, depth: int, bar: float) -> None:
+    """What twelve blocks more cost; the region that rescales is in it as often as it runs. gfx942 rounds halves away from zero."""
+    kernel = attention_kernel(name, chip, Shape(1, 1, depth), BM, BN, away=chip == "gfx942")
+    assert kernel.stats["vgpr_spills"] == kernel.stats["scratch_bytes"] == 0 and not kernel.stats["deviations"]
+    less, more = (work(kernel, chip, Shape(BM, BN * blocks, depth, 1, 1)) for blocks in (12, 24))
+    assert (more - less).ratio <= bar, more - less
+
+
+def test_halves_rounded_away() -> None:
+    """The loop that is shortest on gfx942: right with all checks, the wait states of matrix instructions among them."""
+    kernel = attention_kernel("attention_lazy", "gfx942", Shape(1, 1, 128), BM, BN, away=True)
+    shape = Shape(70, 2 * BN + 7, 128, 1, 1)
+    on = SimulatorDevice("gfx942", "all")
+    check_attention(kernel, "gfx942", shape, change=raise_key(shape.nk - 1), name="attention_lazy", on=on)
+    assert on.statistics is not None and not on.statistics.findings
 
 
 @pytest.mark.nightly

@@ -10,13 +10,13 @@ transcendental function what the target says (docs/timing.md).
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from tileir.ir.core import Op, Value
-from tileir.ir.types import FragmentType
+from tileir.ir.types import F32, FragmentType
 from tileir.passes.mma_cost import TRANSCENDENTAL
-from tileir.target import Target
+from tileir.target import Target, packs_under_products
 
 SHORTEST = 16  # clocks of the shortest matrix instructions
 ISSUE = 4  # clocks of a turn of a SIMD
@@ -24,6 +24,7 @@ AHEAD = 3  # matrix instructions of 32 clocks, of each of two waves: LDS answers
 LDS_CLOCKS = 130
 NAMES = ("slice_fragment", "join_fragments", "split_registers", "register_map", "constant", "fill")
 READS = ("shared_load_fragment", "shared_load_transposed_fragment")
+PACKED = ("add", "sub", "mul", "fma")  # one instruction for two f32, where that may stand under matrix instructions
 MATRIX, READ, VECTOR = "matrix", "read", "vector"
 
 
@@ -67,6 +68,8 @@ def clocks_of(op: Op, target: Target) -> tuple[str, int, int]:
     if op.name == "convert" and t is not None and t.elem.bits == 16:
         packed = target.supports("bf16_packed_convert") or t.elem.name == "f16"
         return VECTOR, ISSUE * max(1, n // 2 if packed else 4 * n), ISSUE
+    if op.name in PACKED and n > 1 and t is not None and t.elem is F32 and packs_under_products(target.name):
+        return VECTOR, ISSUE * n // 2, ISSUE
     return VECTOR, ISSUE * n, ISSUE
 
 
@@ -74,14 +77,23 @@ Known = dict[object, list[list[int]]]
 """Orders that were found already, by what `_key` says of the ops: slots of numbers of ops."""
 
 
-def order(ops: Sequence[Op], used: Set[Value], target: Target, known: Known) -> list[list[Op]]:
+def order(
+    ops: Sequence[Op],
+    used: Set[Value],
+    target: Target,
+    known: Known,
+    before: Mapping[Op, Sequence[Op]] | None = None,
+    inner: Set[Op] = frozenset(),
+) -> list[list[Op]]:
     """The ops that lead to what is `used` behind them, in their order, as slots: each begins with a matrix instruction, but for what
     comes before the first. Ops that only name registers, and masks, stand before the first op that uses them. Runs that are alike
-    – the iterations in one trip of a pipelined loop – get one order."""
-    key = _key(ops, used)
+    – the iterations in one trip of a pipelined loop – get one order. `before` are, of some ops, others that have to stand before them;
+    `inner` are computed within the ops that use them (`fused`)."""
+    number = {op: i for i, op in enumerate(ops)}
+    before = before or {}
+    key = _key(ops, used), tuple((number[op], tuple(number[x] for x in others)) for op, others in before.items())
     if key not in known:
-        number = {op: i for i, op in enumerate(ops)}
-        known[key] = [[number[op] for op in slot] for slot in _ordered(ops, used, target)]
+        known[key] = [[number[op] for op in slot] for slot in _ordered(ops, used, target, before, inner)]
     return [[ops[i] for i in slot] for slot in known[key]]
 
 
@@ -101,17 +113,21 @@ def _key(ops: Sequence[Op], used: Set[Value]) -> object:
     )
 
 
-def _ordered(ops: Sequence[Op], used: Set[Value], target: Target) -> list[list[Op]]:
+def _ordered(
+    ops: Sequence[Op], used: Set[Value], target: Target, before: Mapping[Op, Sequence[Op]], inner: Set[Op]
+) -> list[list[Op]]:
     makers: dict[Value, Op] = {v: op for op in ops for v in op.results}
     live = _live(ops, used)
-    names = {op for op in ops if _is_name(op)}
+    names = {op for op in ops if op in inner or _is_name(op)}
     units: dict[Op, Unit] = {}
     for op in ops:
         if op in names or op not in live:
             continue
         kind, clocks, latency = clocks_of(op, target)
         unit = units[op] = Unit(op, len(units), kind, clocks, latency)
-        for source in _sources(op, makers, names):
+        for source in dict.fromkeys((*_sources(op, makers, names), *before.get(op, ()))):
+            if source not in live:
+                continue
             unit.needs.append(units[source])
             units[source].users.append(unit)
     for unit in reversed(units.values()):
@@ -120,6 +136,22 @@ def _ordered(ops: Sequence[Op], used: Set[Value], target: Target) -> list[list[O
     placed = {op for slot in slots for op in slot}
     slots[-1] += [op for op in ops if op in live and op in names and op not in placed]
     return slots
+
+
+def fused(ops: Sequence[Op], used: Set[Value]) -> set[Op]:
+    """Products that become one instruction with the sum that is all that uses them, unless the kernel forbids it."""
+    users: dict[Value, list[Op]] = {}
+    for op in ops:
+        for v in op.operands:
+            users.setdefault(v, []).append(op)
+    return {
+        op
+        for op in ops
+        if op.name == "mul"
+        and op.result not in used
+        and op.result.elem.is_float
+        and [x.name for x in users.get(op.result, ())] in (["add"], ["sub"])
+    }
 
 
 def _is_name(op: Op) -> bool:

@@ -16,20 +16,21 @@ instruction, across which the machine scheduler moves nothing:
     schedule_fence()
     …
 
-Runs that fill a buffer and read it stay as they are, as do loops without vector work between matrix instructions.
+Runs that fill a buffer and read it stay as they are up to the last op that fills one, as do loops without vector work between matrix
+instructions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
 from tileir.ir.core import AttrValue, Block, Kernel, Op, Value
 from tileir.ir.ops.memory import cache_of
 from tileir.ir.registry import get
 from tileir.ir.rewriter import Rewriter, rewrite
-from tileir.ir.types import SharedType, TileType
+from tileir.ir.types import FragmentType, SharedType, TileType
 from tileir.passes.base import Context, Pass
-from tileir.passes.order_ops import Known, order
+from tileir.passes.order_ops import Known, fused, order
 from tileir.passes.outstanding import rounds
 from tileir.passes.take_apart import Parts
 
@@ -79,9 +80,17 @@ def woven_runs(kernel: Kernel) -> dict[Op, list[Op]]:
         ):
             continue
         for run in runs(loop.regions[0]):
-            if _is_worth(run):
-                found[run[0]] = run
+            for part in (run, _behind_fills(run)):
+                if _is_worth(part):
+                    found[part[0]] = part
+                    break
     return found
+
+
+def _behind_fills(run: list[Op]) -> list[Op]:
+    """What follows the last op of a run that fills a buffer: waves meet there, if it reads that buffer."""
+    last = max((i for i, op in enumerate(run) if op.name == "shared_store"), default=-1)
+    return run[last + 1 :]
 
 
 def early_copies(block: Block, starts: set[Op]) -> dict[Op, list[Op]]:
@@ -105,9 +114,12 @@ class _Weaver:
         self.ctx = ctx
         self.runs = woven_runs(kernel)
         self.copies: dict[Op, list[Op]] = {}
+        self.following: dict[Op, list[tuple[Value, Value]]] = {}  # by the first op of a run, what its loop carries on
         for op in kernel.walk():
             if op.name == "for":
                 self.copies.update(early_copies(op.regions[0], set(self.runs)))
+                self.following.update((x, _carried_on(op)) for x in op.regions[0].ops if x in self.runs)
+        self.contracts = kernel.fp != "strict"
         self.waves = kernel.attrs["waves"]
         self.known: Known = {}
         self.members = {op for run in self.runs.values() for op in run}
@@ -152,7 +164,12 @@ class _Weaver:
                 ):
                     rw.mapping[v] = parts.tile(v)
         inner, rw.block = rw.block, outer
-        self._put(rw, inner.ops, set(whole), self._parts(rw, self.copies.get(run[0], ())))
+        places = [
+            (rw.use(old), parts.held[new].fragments)
+            for old, new in self.following.get(run[0], ())
+            if new in parts.held and new.owner in inside
+        ]
+        self._put(rw, inner.ops, set(whole), self._parts(rw, self.copies.get(run[0], ())), places)
 
     def _parts(self, rw: Rewriter, copies: Sequence[Op]) -> list[Op]:
         """The instructions of direct copies."""
@@ -165,8 +182,16 @@ class _Weaver:
                 found.append(Op("copy_async_part", operands, attrs, [], [], copy.spans, copy.loc))
         return found
 
-    def _put(self, rw: Rewriter, ops: list[Op], whole: set[Op], copies: list[Op]) -> None:
-        """The fragments in their order. Ops on whole tiles and scalars stand before them, but for those that need fragments."""
+    def _put(
+        self,
+        rw: Rewriter,
+        ops: list[Op],
+        whole: set[Op],
+        copies: list[Op],
+        places: Sequence[tuple[Value, Sequence[Value]]],
+    ) -> None:
+        """The fragments in their order. Ops on whole tiles and scalars stand before them, but for those that need fragments. `places`
+        are tiles that the loop carries, with the fragments that take their place in the next iteration."""
         makers = {v: op for op in ops for v in op.results}
         behind: set[Op] = set()
         for op in ops:
@@ -177,7 +202,9 @@ class _Weaver:
             if op in whole and op not in behind:
                 rw.insert(op)
         used = {v for op in behind for v in op.operands}
-        slots = order(fragments, used, self.ctx.target, self.known)
+        inner = fused(fragments, used) if self.contracts else set[Op]()
+        before = overwritten(fragments, places, inner)
+        slots = order(fragments, used, self.ctx.target, self.known, before, inner)
         step = max(1, int(len(slots) * COPIED_BY) // max(1, len(copies)))
         for i, slot in enumerate(slots):
             if any(op.name == "mfma" for op in slot):
@@ -191,6 +218,68 @@ class _Weaver:
         for op in ops:
             if op in behind:
                 rw.insert(op)
+
+
+def _carried_on(loop: Op) -> list[tuple[Value, Value]]:
+    """Tiles of the body that have the registers of what the loop carries, each with the value that takes its place in the next iteration."""
+    body = loop.regions[0]
+    found = list(zip(body.args[1:], body.terminator.operands, strict=True))
+    following = dict(found)
+    for op in body.ops:
+        if op.name == "guard":
+            for init, result in zip(op.operands[1:], op.results, strict=True):
+                if init in following:
+                    following[result] = following[init]
+                    found.append((result, following[init]))
+    return [(old, new) for old, new in found if isinstance(old.type, TileType)]
+
+
+def overwritten(
+    ops: Sequence[Op], places: Sequence[tuple[Value, Sequence[Value]]], inner: Set[Op]
+) -> dict[Op, list[Op]]:
+    """The ops that should stand before some matrix instructions: those that read registers of tiles from outside, before the first of
+    those that make the fragments which take their `places`. Both can then have the same registers, and nothing is copied. Only what
+    stands before in `ops` as it is."""
+    registers: dict[Value, list[tuple[Value, int]]] = {}  # of the tiles
+    readers: dict[tuple[Value, int], list[Op]] = {}
+    makers = {v: op for op in ops for v in op.results}
+    number = {op: i for i, op in enumerate(ops)}
+    tiles = {old for old, _ in places}
+    for op in ops:
+        if op.name == "split_registers" and op.operands[0] in tiles:
+            at = 0
+            for v in op.results:
+                registers[v] = [(op.operands[0], at + i) for i in range(count_of(v))]
+                at += count_of(v)
+        elif op.name == "slice_fragment" and op.operands[0] in registers:
+            at = op.attrs.get("at", 0)
+            assert isinstance(at, int)
+            registers[op.result] = registers[op.operands[0]][at : at + count_of(op.result)]
+        elif op.name == "join_fragments" and all(v in registers for v in op.operands):
+            registers[op.result] = [r for v in op.operands for r in registers[v]]
+        elif op in inner:  # it is the sum that reads
+            registers[op.result] = [r for v in op.operands for r in registers.get(v, ())]
+        else:
+            for r in dict.fromkeys(r for v in op.operands for r in registers.get(v, ())):
+                readers.setdefault(r, []).append(op)
+    found: dict[Op, list[Op]] = {}
+    for old, new in places:
+        at = 0
+        for v in new:
+            first, maker = None, makers.get(v)
+            while maker is not None and maker.name == "mfma":
+                first, maker = maker, makers.get(maker.operands[2])
+            reading = dict.fromkeys(op for i in range(count_of(v)) for op in readers.get((old, at + i), ()))
+            at += count_of(v)
+            if first is not None and all(number[op] < number[first] for op in reading):
+                found.setdefault(first, []).extend(reading)
+    return found
+
+
+def count_of(v: Value) -> int:
+    """Registers of a fragment."""
+    assert isinstance(v.type, FragmentType)
+    return v.type.count
 
 
 def _between(run: list[Op], inside: set[Op]) -> set[Op]:

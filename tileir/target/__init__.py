@@ -2,7 +2,7 @@
 
 from tileir.target.load import get, names
 from tileir.target.model import Fact, LdsAccess, Mfma, Product, Target, UnknownTarget
-from tileir.target.timing import TimingModel, timing_model
+from tileir.target.timing import TimingModel, packs_under_products, timing_model
 
 __all__ = [
     "Fact",
@@ -14,5 +14,6 @@ __all__ = [
     "UnknownTarget",
     "get",
     "names",
+    "packs_under_products",
     "timing_model",
 ]

@@ -69,6 +69,11 @@ def timing_model(chip: str) -> TimingModel:
     return read_timing_model(chip, DATA_DIRECTORY)
 
 
+def packs_under_products(chip: str) -> bool:
+    """Whether packed f32 instructions issue beside a matrix instruction, as single ones do."""
+    return timing_model(chip).clocks("packed_f32_under_mfma") > 0
+
+
 def read_timing_model(chip: str, directory: Path) -> TimingModel:
     """The timing parameters of a chip from the file in a directory; ValueError when two sections state one name."""
     data = cast(Json, json.loads((directory / FILE_NAME).read_text("utf-8")))

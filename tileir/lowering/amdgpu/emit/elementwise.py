@@ -19,6 +19,7 @@ _COMPARE = {"eq": "eq", "ne": "ne", "lt": "slt", "le": "sle", "gt": "sgt", "ge":
 _FCOMPARE = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
 # Functions that exist as LLVM intrinsics and are single instructions.
 _INTRINSIC = {"floor": "floor", "ceil": "ceil", "round": "roundeven"}
+_PACKED = ("add", "sub", "mul", "fma")  # one instruction for two f32
 _FAST_FLAGS = {
     "default": " {fastmathFlags = #llvm.fastmath<contract>}",
     "strict": "",
@@ -334,6 +335,8 @@ def elementwise(s: State, op: Op, emit: Callable[[State, Op, int, list[str]], st
     emit = emit or (lambda s, op, n, a: Pieces(s, op, n).emit(a))
     if isinstance(op.result.type, FragmentType):
         n = op.result.type.count
+        if n > 1 and op.name in _PACKED and op.result.elem is F32:
+            s.keep_packed()
         s.values[op.result] = emit(s, op, n, [_of_fragment(s, v, n) for v in op.operands])
         return
     t = op.result.tile

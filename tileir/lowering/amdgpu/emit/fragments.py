@@ -15,6 +15,7 @@ from tileir.lowering.amdgpu.emit.writer import scalar_type, vector_type
 from tileir.passes.chains import carried_links, reached
 from tileir.passes.lds_accesses import access_bytes, over_buffer
 from tileir.passes.transposing_reads import addressed_layout
+from tileir.target import packs_under_products
 
 ACCUMULATION = "accumulation"
 
@@ -176,7 +177,10 @@ def mfma(s: State, op: Op) -> None:
     a, b, c = (fragment_type(v) for v in op.operands)
     chosen = matrix_instruction(s, op, (a.elem, b.elem), c.elem)
     x, y = (_placed(s, op, i) for i in (0, 1))
-    s.values[op.result] = emit_product(s, chosen, (a.elem, b.elem), mlir_type(c))(x, y, s.scalar(op.operands[2]))
+    made = emit_product(s, chosen, (a.elem, b.elem), mlir_type(c))(x, y, s.scalar(op.operands[2]))
+    s.values[op.result] = made
+    if packs_under_products(s.target.name):
+        s.shadow = s.w.block, made, mlir_type(c), "a" if op.attrs.get("file") == ACCUMULATION else "v"
 
 
 def _placed(s: State, op: Op, i: int) -> str:

@@ -67,6 +67,7 @@ class State:
     late: Late = field(init=False)
     made_anew: dict[tuple[int, Value], Tile] = field(default_factory=dict[tuple[int, Value], Tile])
     fragment_ties: dict[Value, str] = field(default_factory=dict[Value, str])  # by `fragments.accumulator_ties`
+    shadow: tuple[int, str, str, str] | None = None  # see `keep_packed`: block, result, its type and register file
 
     def __post_init__(self) -> None:
         self.late = late_ops(self.kernel)
@@ -122,6 +123,18 @@ class State:
         if key not in self.copies:
             self.copies[key] = tied(self.w, value, "i32", "v", ordered=True)
         return self.copies[key]
+
+    def keep_packed(self) -> None:
+        """To be called before arithmetic on pairs of f32 that follows a matrix instruction. LLVM 22 takes packed instructions apart
+        that stand behind one, where both halves could issue beside it as well; but where packed ones can, that is twice as many to
+        issue. It stops looking at an instruction that touches the result of the matrix instruction, which an empty piece of
+        assembly does as well. The fence keeps it before what follows."""
+        if self.shadow is None or self.shadow[0] != self.w.block:
+            return
+        _, value, type, file = self.shadow
+        self.shadow = None
+        self.w.line(f'llvm.inline_asm has_side_effects asm_dialect = att "", "{file}" {value} : ({type}) -> ()')
+        self.w.line("rocdl.sched.barrier 0")
 
     def symbol(self, name: str) -> tuple[str, str]:
         """Value and type of a size or stride, here in the text."""
