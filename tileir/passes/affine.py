@@ -34,6 +34,15 @@ def constant_int(v: Value) -> int | None:
     return int(value) if isinstance(value, int) and not isinstance(value, bool) else None
 
 
+def multiple_of(op: Op) -> int | None:
+    """The positive number of which a difference is a multiple because it is a number less the rest of its division."""
+    rest = op.operands[1].owner
+    if op.name != "sub" or rest is None or rest.name != "mod" or rest.operands[0] is not op.operands[0]:
+        return None
+    n = constant_int(rest.operands[1])
+    return n if n is not None and n > 0 else None
+
+
 @dataclass(frozen=True)
 class Affine:
     """`index` times the loop variable, plus scalars and positions in a tile times their factors, plus a constant."""
@@ -173,6 +182,8 @@ class Ranges:
         numbers = op.operands[1:] if op.name == "where" else op.operands
         if not numbers or not all(o.tile.is_scalar and o.tile.elem.is_int for o in numbers):
             return unknown
+        if op.name == "sub" and multiple_of(op) is not None and self.of(op.operands[0], depth)[0] >= 0:
+            return 0, self.of(op.operands[0], depth)[1]
         return self._arithmetic(op, [self.of(o, depth) for o in numbers], unknown)
 
     def _arithmetic(self, op: Op, args: list[Interval], unknown: Interval) -> Interval:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from tileir.ir.core import Kernel, Op, Value
+from tileir.passes.affine import multiple_of
 
 UNKNOWN_FACTOR = 1
 
@@ -69,7 +70,7 @@ class Divisibility:
             case "dim":
                 n = self.of_symbol(str(op.attrs["symbol"]))
             case "add" | "sub":
-                n = math.gcd(a[0], a[1])
+                n = math.lcm(math.gcd(a[0], a[1]), multiple_of(op) or 1)
             case "mul":
                 n = a[0] * a[1]
             case "min" | "max":

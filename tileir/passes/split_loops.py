@@ -50,6 +50,7 @@ from tileir.passes.mask_limits import (
     join,
 )
 from tileir.passes.meet_masks import meet_masks
+from tileir.passes.place_masks import place_masks
 from tileir.passes.simplify import simplify
 
 SHARE = 1 / 16  # of the elementwise work of an iteration that must go for the code to be worth having twice
@@ -106,7 +107,8 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
 
     new = simplify(rewrite(kernel, rule)) if splits else kernel
     met = meet_masks(new, Ranges(new) if splits else ranges)
-    return simplify(met) if met is not new else new
+    placed = place_masks(met, Ranges(met), Divisibility(met))
+    return simplify(placed) if placed is not new else new
 
 
 # -- what a loop has to save -------------------------------------------------------------------------------------------
