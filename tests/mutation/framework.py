@@ -5,6 +5,7 @@ A mutant is a change of one function of a pass, or of the text that the passes l
 * `text`: the verifier of the IR, which every step runs, and the normal forms but the last;
 * `sync`: the verifier of synchronisation (`check_sync`), on the final text;
 * `added`: the loop lacks waits or barriers before the pass `synchronise`, which adds them, so that the code is right, but slow;
+* `priority`: the check that priorities are restored, on the final text;
 * `proof`: the proof that LDS accesses are free of bank conflicts;
 * `contract`: the comparison of the machine code with the text;
 * `checks`: the checks of the simulator – races, unwritten LDS, barriers, bounds – on the machine code, made with `sync` switched off;
@@ -32,6 +33,7 @@ from tileir.lowering.amdgpu import compile as driver
 from tileir.passes import check_sync
 from tileir.passes.explain_lds import analyse
 from tileir.passes.manager import run_pipeline
+from tileir.passes.priorities import check_priorities
 from tileir.runtime import DeviceError, launch
 from tileir.runtime.simulator_device import SimulatorDevice
 from tileir.target import get
@@ -202,6 +204,10 @@ def judge(subject: Subject, mutant: Mutant, *, run: bool = True) -> Verdict:
         check_sync.check_synchronised(kernel)
     except CompileError as e:
         killers["sync"] = _words(e)
+    try:
+        check_priorities(kernel)
+    except CompileError as e:
+        killers["priority"] = _words(e)
     if any(not r.proof.conflict_free for r in analyse(kernel, get(subject.chip))):
         killers["proof"] = "bank conflicts"
     if run:

@@ -73,6 +73,19 @@ def _last_without(*names: str) -> Callable[[Any], Any]:
     return make
 
 
+def _last_without_restore(old: Any) -> Any:
+    """A method that raises the priority and lowers it again, without the latter."""
+
+    def method(self: Any, *args: Any) -> Any:
+        before = len(self.rw.block.ops)
+        result = old(self, *args)
+        new = self.rw.block.ops[before:]
+        self.rw.block.ops[before:] = [op for op in new if op.name != "priority" or op.attrs["level"]]
+        return result
+
+    return method
+
+
 def _without_lgkm(old: Any) -> Any:
     return lambda self, vm, lgkm: old(self, vm, False)
 
@@ -141,6 +154,7 @@ def passes_of(subject: Subject) -> Iterator[Mutant]:
         if direct:
             yield Mutant("one copy too many under way", ((f"{halves}.under_way", more(1)),))
         yield Mutant("the last reading cluster is the one before", ((f"{halves}.last_read", more(-1)),))
+        yield Mutant("priorities that stay raised", ((f"{halves}.multiply", _last_without_restore),))
         yield Mutant("halves that do not part", ((f"{halves}.prologue", _last_without("barrier_of")),))
         yield Mutant("halves that do not meet", ((f"{halves}.epilogue", _last_without("barrier_of")),))
         return
@@ -158,7 +172,7 @@ def passes_of(subject: Subject) -> Iterator[Mutant]:
 
 
 def texts_of(subject: Subject) -> Iterator[Mutant]:
-    """Every wait weakened, every wait and barrier dropped, every access of LDS in the loop moved to another stage, and
+    """Every wait weakened, every wait and barrier dropped, every priority not lowered, every access of LDS in the loop moved to another stage, and
     neighbouring clusters of the loop swapped."""
     kernel = right(subject)
     for i, op in enumerate(places(kernel, "wait", "barrier", "barrier_of")):
@@ -169,6 +183,9 @@ def texts_of(subject: Subject) -> Iterator[Mutant]:
         if op.name == "wait" and len(op.attrs) > 1:
             rest = {k: v for k, v in op.attrs.items() if k != "lgkm"}
             yield Mutant(f"wait {i} without lgkm", change=lambda k, op=op, rest=rest: changed(k, op, rest))
+    for i, op in enumerate(places(kernel, "priority")):
+        if not op.attrs["level"]:
+            yield Mutant(f"priority {i} stays raised", change=lambda k, op=op: changed(k, op, None))
     yield from _stages(kernel)
     for i in range(len(_clusters(steady(kernel).regions[0])) - 1):
         yield Mutant(f"clusters {i} and {i + 1} swapped", change=lambda k, i=i: _swapped(k, i))

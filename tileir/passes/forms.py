@@ -236,6 +236,18 @@ def _synchronised(kernel: Kernel, target: Target) -> None:
     check_synchronised(kernel)
 
 
+def _priorities_restored(kernel: Kernel, target: Target) -> None:
+    from tileir.passes.priorities import check_priorities
+
+    check_priorities(kernel)
+
+
+def _references_kept(kernel: Kernel, target: Target) -> None:
+    from tileir.passes.references import check_references
+
+    check_references(kernel)
+
+
 FORMS: dict[str, Form] = {
     f.name: f
     for f in (
@@ -249,6 +261,8 @@ FORMS: dict[str, Form] = {
         Form("pipelined", "every stage of a pipelined loop has a buffer of its own", _pipelined),
         Form("lds_allocated", "every LDS buffer has an offset that fits the chip", _lds_allocated),
         Form("grid_ordered", "the order of workgroups is settled", _grid_ordered),
+        Form("references_kept", "what carries the old reference of a guard is rescaled in it", _references_kept),
+        Form("priorities_restored", "every region ends at the priority at which it begins", _priorities_restored),
         Form("synchronised", "waits and barriers cover every access to LDS and memory", _synchronised),
     )
 }

@@ -19,6 +19,8 @@ from tileir.ir.verifier import verify
 from tileir.passes import forms, replay
 from tileir.passes.base import Context, Pass
 from tileir.passes.pipeline import Step, pipeline
+from tileir.passes.priorities import check_priorities
+from tileir.passes.references import check_references
 from tileir.target import Target, UnknownTarget
 from tileir.target import get as get_target
 from tileir.target import names as target_names
@@ -112,7 +114,8 @@ def run_pipeline(
         clock: seconds, for the timings of the passes.
 
     Raises:
-        CompileError: with the sources of the module attached.
+        CompileError: with the sources of the module attached; also where the kernel adds values against different references of a
+            guard (`tileir.passes.references`), or leaves waves at raised priority (`tileir.passes.priorities`).
     """
     if verify_each not in VERIFY_MODES:
         raise ValueError(f"verify_each must be one of {VERIFY_MODES}, not '{verify_each}'")
@@ -124,6 +127,8 @@ def run_pipeline(
         result = Result(kernel, context)
         if start_from is not None:
             verify(kernel)
+        check_references(kernel)
+        check_priorities(kernel)
         with collector_paused():
             _run(steps, result, print_after, verify_each, clock)
             verify(result.kernel)

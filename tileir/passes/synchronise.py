@@ -422,7 +422,7 @@ PASS = Pass(
     "synchronise",
     _run,
     requires=frozenset({"lds_allocated"}),
-    establishes=frozenset({"synchronised"}),
+    establishes=frozenset({"synchronised", "references_kept", "priorities_restored"}),
     summary="puts waits and barriers between conflicting accesses",
 )
 
