@@ -126,6 +126,10 @@ def test_waits_are_as_weak_as_they_may_be(chip: str, path: str, depth: int, patt
             with pytest.raises(CompileError) as e:
                 check_synchronised(weaker)
             assert {d.code for d in e.value.diagnostics} == {"E1030"}, (place, name)
+            for d in e.value.diagnostics:  # both accesses, and what is missing between them
+                assert d.message.count(" the '") + d.message.startswith("the '") == 2, d.message
+                assert ("no barrier()" if name == "" else f"no wait<{name} = ") in d.message, (name, d.message)
+                assert [n.message for n in d.notes] == ["the earlier access"]
 
 
 @pytest.mark.parametrize("pattern", ["interleave", "ping_pong", "ping_pong slices 2 x 2"])

@@ -297,7 +297,12 @@ def test_counted_waits_of_experts_are_understood() -> None:
     with pytest.raises(CompileError) as caught:
         check_synchronised(wave_kernel(body.replace("{second}", ""), args=args))
     (d,) = caught.value.diagnostics
-    assert "%t" in d.message and d.loc.line == 15
+    assert "%t" in d.message and d.loc.line == 15 and "no wait<vm = 0>() and barrier()" in d.message
+    assert d.notes[0].loc is not None and d.notes[0].loc.line == 11
+    with pytest.raises(CompileError) as caught:  # the first copy may leave as many under way as are newer
+        check_synchronised(wave_kernel(body.replace("wait<vm = 1>", "wait<vm = 2>").replace("{second}", ""), args=args))
+    first = caught.value.diagnostics[0]
+    assert first.loc.line == 14 and "no wait<vm = 1>() and barrier()" in first.message and "%s" in first.message
     kept = synchronised(wave_kernel(body.replace("{second}", ""), args=args))
     assert shape(kept).count("barrier") == 2  # the expert's stays, one is added
 

@@ -142,10 +142,10 @@ def check_synchronised(kernel: Kernel) -> None:
     most = 1 + max((int(op.attrs.get("vm", 0)) for op in graph.at if op.name == "wait"), default=0)  # type: ignore[arg-type]
     for op in kernel.walk():
         for access in memory.of(op):
-            for later, complete in _too_early(graph, memory, access, extra, most):
+            for later, complete, newer in _too_early(graph, memory, access, extra, most):
                 if later.op not in reported:
                     reported.add(later.op)
-                    diagnostics.append(_message(access, later, complete, memory.single_wave))
+                    diagnostics.append(_message(access, later, complete, newer, memory.single_wave))
     if diagnostics:
         raise CompileError(diagnostics)
 
@@ -159,10 +159,10 @@ def _skipped_barrier(op: Op, guard: Op) -> Diagnostic | None:
 
 def _too_early(
     graph: _Graph, memory: Memory, x: Access, extra: dict[Op, Extra], most: int
-) -> list[tuple[Access, bool]]:
-    """Conflicting accesses that are reached while `x` is not visible, with whether it is complete there. Counts of newer
-    instructions from `most` on are alike."""
-    found: dict[Access, bool] = {}
+) -> list[tuple[Access, bool, int]]:
+    """Conflicting accesses that are reached while `x` is not visible, with whether it is complete there and how many instructions of
+    its counter are newer for sure. Counts of newer instructions from `most` on are alike."""
+    found: dict[Access, tuple[bool, int]] = {}
     kind = memory.alike(x)
     start: Loops = frozenset()
     group = memory.group(x)
@@ -177,7 +177,8 @@ def _too_early(
             accesses = memory.of(op)
             for y in accesses:
                 if memory.conflict(x, y, crossed):
-                    found[y] = found.get(y, True) and phase is not ISSUED
+                    complete, least = found.get(y, (True, newer))
+                    found[y] = complete and phase is not ISSUED, min(least, newer)
             if x.in_lds and op is not x.op and any(memory.alike(y) is kind for y in accesses):
                 continue  # from here on this one is the later to complete, and is followed on its own
             if x.counter == VM:
@@ -198,7 +199,7 @@ def _too_early(
             if state not in seen:
                 seen.add(state)
                 pending.append(state)
-    return list(found.items())
+    return [(y, *status) for y, status in found.items()]
 
 
 def _covers(wait: Op, counter: str, newer: int) -> bool:
@@ -210,8 +211,10 @@ def _covers(wait: Op, counter: str, newer: int) -> bool:
     return 0 <= count <= newer
 
 
-def _message(x: Access, y: Access, complete: bool, single_wave: bool) -> Diagnostic:
-    what = "barrier()" if complete else f"wait<{x.counter} = 0>()" + ("" if single_wave else " and barrier()")
+def _message(x: Access, y: Access, complete: bool, newer: int, single_wave: bool) -> Diagnostic:
+    """Names both accesses and what is missing between them: the weakest wait that covers the first, directly before the second."""
+    count = newer if x.counter == VM else 0
+    what = "barrier()" if complete else f"wait<{x.counter} = {count}>()" + ("" if single_wave else " and barrier()")
     how = "overwrite" if y.writes and not x.writes else "overtake" if y.writes else "read before"
     them = "" if single_wave else " of another wave"
     return Diagnostic(

@@ -261,7 +261,7 @@ FORMS: dict[str, Form] = {
         Form("pipelined", "every stage of a pipelined loop has a buffer of its own", _pipelined),
         Form("lds_allocated", "every LDS buffer has an offset that fits the chip", _lds_allocated),
         Form("grid_ordered", "the order of workgroups is settled", _grid_ordered),
-        Form("references_kept", "what carries the old reference of a guard is rescaled in it", _references_kept),
+        Form("references_kept", "what carries the reference that a guard moves is rescaled in it", _references_kept),
         Form("priorities_restored", "every region ends at the priority at which it begins", _priorities_restored),
         Form("synchronised", "waits and barriers cover every access to LDS and memory", _synchronised),
     )

@@ -165,6 +165,12 @@ def parser() -> argparse.ArgumentParser:
     check.add_argument(
         "--lifetimes-html", metavar="FILE", help="the same as a chart over the program order, as one page"
     )
+    check.add_argument(
+        "--print-schedule",
+        action="store_true",
+        help="instead of code, print for every loop what a wave does in which order: clocks, LDS bytes, what is under way",
+    )
+    check.add_argument("--schedule-json", metavar="FILE", help="the same as data (- is standard output)")
     check.add_argument("--remarks", action="store_true", help="show remarks of the passes")
     code = p.add_argument_group("code generation")
     code.add_argument("--code-object-version", type=int, choices=(5, 6), default=5)
@@ -278,10 +284,11 @@ def _check(args: argparse.Namespace) -> None:
     if args.explain_lds and (args.emit or args.stop_after or args.start_from in LATER_STAGES):
         raise UsageError("--explain-lds reports on the final tile IR; leave --emit, --stop-after and later stages away")
     args.lifetimes = args.print_lifetimes or args.lifetimes_html
-    if args.lifetimes and (
-        args.emit or args.stop_after or args.explain_lds or args.explain_layouts or args.start_from in LATER_STAGES
-    ):
-        raise UsageError("lifetimes are those of the final tile IR; leave other outputs and stages away")
+    args.schedules = args.print_schedule or args.schedule_json
+    for what, wanted in (("lifetimes", args.lifetimes), ("schedules", args.schedules)):
+        others = args.emit or args.stop_after or args.explain_lds or args.explain_layouts
+        if wanted and (others or args.start_from in LATER_STAGES or (args.lifetimes and args.schedules)):
+            raise UsageError(f"{what} are those of the final tile IR; leave other outputs and stages away")
     if args.emit is None:
         by_name = SUFFIXES.get(Path(args.output or "").suffix, "hsaco")
         args.emit = "tile" if args.stop_after or args.output in (None, "-") else by_name
@@ -325,6 +332,8 @@ def _check_bundle(args: argparse.Namespace) -> None:
         "--explain-layouts": args.explain_layouts,
         "--print-lifetimes": args.print_lifetimes,
         "--lifetimes-html": args.lifetimes_html,
+        "--print-schedule": args.print_schedule,
+        "--schedule-json": args.schedule_json,
     }
     given = [name for name, value in others.items() if value]
     if given:
@@ -353,7 +362,7 @@ def _compile(args: argparse.Namespace, text: str, name: str, log: Log) -> str | 
     from tileir.cache.compiling import Text
 
     source = Text(text, name, args.parameters, args.kernel)
-    if args.emit == "tile" or args.explain_lds or args.explain_layouts or args.lifetimes:
+    if args.emit == "tile" or args.explain_lds or args.explain_layouts or args.lifetimes or args.schedules:
         try:
             module = source.module()
         finally:
@@ -386,6 +395,8 @@ def _without_code(args: argparse.Namespace, module: Module, log: Log) -> str:
         return _mappings(args, module, log)
     if args.lifetimes:
         return _lifetimes(args, module, log)
+    if args.schedules:
+        return _schedules(args, module, log)
     return _passes(args, module, log)
 
 
@@ -425,6 +436,16 @@ def _lifetimes(args: argparse.Namespace, module: Module, log: Log) -> str:
     if args.lifetimes_html:
         write_output(args.lifetimes_html, lifetimes_view.page(found))
     return "\n".join(lifetimes_view.text(f) for f in found) if args.print_lifetimes else ""
+
+
+def _schedules(args: argparse.Namespace, module: Module, log: Log) -> str:
+    """What `--print-schedule` prints; writes the data of `--schedule-json`."""
+    from tileir.tools import schedule_view
+
+    found = schedule_view.of(_results(args, module, log))
+    if args.schedule_json:
+        write_output(args.schedule_json, schedule_view.as_json(found))
+    return "\n".join(schedule_view.text(s) for s in found) if args.print_schedule else ""
 
 
 def _results(args: argparse.Namespace, module: Module, log: Log) -> list[Result]:
