@@ -179,8 +179,8 @@ def mfma(s: State, op: Op) -> None:
     x, y = (_placed(s, op, i) for i in (0, 1))
     made = emit_product(s, chosen, (a.elem, b.elem), mlir_type(c))(x, y, s.scalar(op.operands[2]))
     s.values[op.result] = made
-    if packs_under_products(s.target.name):
-        s.shadow = s.w.block, made, mlir_type(c), "a" if op.attrs.get("file") == ACCUMULATION else "v"
+    constraint = {"vector": "v", ACCUMULATION: "a"}.get(str(op.attrs.get("file")), "")
+    s.shadow = (s.w.block, made, mlir_type(c), constraint) if constraint and packs_under_products(s.target.name) else None
 
 
 def _placed(s: State, op: Op, i: int) -> str:
