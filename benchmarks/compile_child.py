@@ -34,10 +34,11 @@ def serve(handle: Callable[[Job], Job]) -> None:
 
 def tileir() -> Callable[[Job], Job]:
     """The function that compiles a job with TileIR. All imports are done when it is returned."""
-    from tileir.lowering.amdgpu.compile import Options, compile_kernel, start_worker
+    from tileir.lowering.amdgpu.attempts import start_worker
 
-    start_worker()
+    start_worker()  # it loads MLIR and LLVM while this process loads the compiler
     from tileir.frontend import parse
+    from tileir.lowering.amdgpu.compile import Options, compile_kernel
 
     def compile_one(job: Job) -> Job:
         start = time.perf_counter()

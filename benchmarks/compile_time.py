@@ -4,7 +4,8 @@
 
 Two figures per chip, each the median of several repetitions that alternate between the two compilers:
 
-* process: a fresh Python process from start to end: imports, one compile, exit.
+* process: a fresh Python process from start to end: imports, one compile, exit. The first one, which writes bytecode where there is
+  none yet, is not counted.
 * call: one compile in a process whose imports are done. The kernel has a new name each time, so no cache answers; one
   compile before the first repetition is not counted.
 
@@ -62,7 +63,7 @@ def job(compiler: Compiler, chip: str) -> Job:
 def measure(found: Sequence[Compiler], chips: Sequence[str], repetitions: int) -> dict[str, dict[str, Samples]]:
     """Samples by chip and compiler. Compilers and chips take turns, so that a slow minute of the machine hits all."""
     samples = {chip: {c.name: Samples() for c in found} for chip in chips}
-    rounds = repetitions * 2 + 1
+    rounds = repetitions * 2 + 2
     done = 0
 
     def progress(text: str) -> None:
@@ -71,11 +72,13 @@ def measure(found: Sequence[Compiler], chips: Sequence[str], repetitions: int) -
         if sys.stderr.isatty():
             print(f"\r{done}/{rounds * len(chips) * len(found)} {text:40}", end="", file=sys.stderr, flush=True)
 
-    for _ in range(repetitions):
+    for i in range(repetitions + 1):
         for chip in chips:
             for c in found:
                 progress(f"process, {c.name}, {chip}")
-                samples[chip][c.name].process.append(time_process(c, job(c, chip)))
+                seconds = time_process(c, job(c, chip))
+                if i:  # the first one writes bytecode, as installing does
+                    samples[chip][c.name].process.append(seconds)
     servers = {c.name: Server(c) for c in found}
     try:
         for i in range(repetitions + 1):

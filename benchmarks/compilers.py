@@ -71,6 +71,8 @@ class Compiler:
             "TRITON_ALWAYS_COMPILE": "1",
             "TRITON_DEFAULT_FP_FUSION": "1",  # contraction, as TileIR allows it; this version asks to say so
         }
+        # Both as they are when installed: with bytecode, which the first child writes where there is none.
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
         if self.name == "tileir":
             paths = [str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
             environment["PYTHONPATH"] = os.pathsep.join(paths)

@@ -18,7 +18,8 @@ from tileir.ir.diagnostics import CompileError, Log
 from tileir.ir.location import UNKNOWN, Loc
 from tileir.ir.printer import print_module
 from tileir.lowering.amdgpu import contract, contract_waits
-from tileir.lowering.amdgpu.compile import MFMA_ATTEMPTS, Compiled, Options, compile_kernel
+from tileir.lowering.amdgpu.attempts import MFMA_ATTEMPTS
+from tileir.lowering.amdgpu.compile import Compiled, Options, compile_kernel
 from tileir.lowering.amdgpu.contract import check
 from tileir.lowering.amdgpu.contract_waits import Deviation
 from tileir.simulator.inspect import inspect

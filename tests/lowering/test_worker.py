@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from tileir.codeobject import CodeObject
+from tileir.lowering.amdgpu.attempts import MFMA_ATTEMPTS, OTHER_ATTEMPTS
 from tileir.lowering.amdgpu.failure import explain_death
+from tileir.lowering.amdgpu.llvm_options import KNOWN
 from tileir.lowering.amdgpu.worker import OUTPUTS, CodegenError, Worker, worker_for
 
 DATA = Path(__file__).parent / "data"
@@ -354,6 +356,18 @@ def test_options_of_llvm(worker: Worker) -> None:
     assert right.compile("mlir", text, "gfx950").hsaco != worker.compile("mlir", text, "gfx950").hsaco
     right.stop()
     assert worker_for(["-enable-misched=0"]) is worker_for(("-enable-misched=0",)) is not worker_for()
+
+
+def test_options_that_are_not_tried_out_are_taken() -> None:
+    assert {o for a in (*MFMA_ATTEMPTS, *OTHER_ATTEMPTS) for o in a.options} <= KNOWN
+    script = "from tileir.lowering.amdgpu import codegen; codegen._set_options(tuple(sorted(codegen.KNOWN)))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_loading_the_attempts_loads_no_compiler() -> None:
+    script = "import sys, tileir.lowering.amdgpu.attempts; print('numpy' in sys.modules or 'tileir.ir' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout == "False\n"
 
 
 def test_unknown_deaths_say_what_is_known() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from tileir.ir.diagnostics import CompileError, Diagnostic, Log
 from tileir.ir.printer import print_module
 from tileir.ir.types import Elem
 from tileir.passes.manager import find_kernel, run_pipeline, step_names
+from tileir.records import dataclass
 from tileir.runtime.launchable import Launchable
 
 Source = str | Path | Module | Kernel | KernelBuilder

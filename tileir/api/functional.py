@@ -6,13 +6,13 @@ Views that a kernel only writes are its results; views that it reads and writes 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tileir.ir import registry
 from tileir.ir.binding import used_symbols, written_views
 from tileir.ir.core import Kernel
 from tileir.ir.types import Elem, GlobalType
+from tileir.records import dataclass
 
 
 @dataclass(frozen=True)

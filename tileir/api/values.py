@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 from tileir.ir import expr
 from tileir.ir.core import Value
 from tileir.ir.types import Elem, GlobalType, TileType
+from tileir.records import dataclass
 
 if TYPE_CHECKING:
     from tileir.api.builder import KernelBuilder

@@ -7,12 +7,13 @@ Reading from the cache loads neither front end nor passes nor code generation. C
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from tileir.cache import keys, location
 from tileir.cache.outcome import Outcome, decode, encode
 from tileir.ir.diagnostics import Log
+from tileir.records import dataclass
 
 if TYPE_CHECKING:
     from tileir.cache.store import Store

@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
 
 from tileir.cache.store import Store
+from tileir.records import dataclass
 
 DEFAULT_LIMIT = 1 << 30
 KERNELS, SIMULATOR = "kernels", "simulator"

@@ -7,12 +7,13 @@ Nothing in it is ever executed or unpickled when it is read.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, cast
 
 from tileir.ir.diagnostics import Diagnostic, Note
 from tileir.ir.location import Loc
 from tileir.lowering.amdgpu import protocol
+from tileir.records import dataclass
 
 
 @dataclass(frozen=True)

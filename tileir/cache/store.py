@@ -26,10 +26,10 @@ import struct
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from tileir.cache.directories import OTHERS_WRITE, Unusable, open_private
+from tileir.records import dataclass
 
 MAGIC = b"TILEIRC1"
 PREFIX = struct.Struct("<8sQ32s")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -17,6 +16,7 @@ from tileir.codeobject.errors import CodeObjectError
 from tileir.codeobject.metadata import NOTE_OWNER, NT_AMDGPU_METADATA, KernelMetadata, parse_kernels
 from tileir.codeobject.msgpack import Value, decode
 from tileir.codeobject.reader import Reader
+from tileir.records import dataclass
 
 _VERSION_OF_ABI = {1: 3, 2: 4, 3: 5, 4: 6}  # EI_ABIVERSION to code object version (LLVM AMDGPUUsage)
 _OLDEST_VERSION = 4  # the xnack and sramecc fields of the flags are as below from version 4 on

@@ -7,9 +7,9 @@ and 'compute_pgm_rsrc3 for GFX90A, GFX942, GFX950'.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 
 from tileir.codeobject.errors import CodeObjectError
+from tileir.records import dataclass
 from tileir.target import Target
 
 DESCRIPTOR_SIZE = 64

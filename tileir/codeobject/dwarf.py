@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from tileir.codeobject.errors import CodeObjectError
 from tileir.codeobject.reader import Reader, StringBudget
+from tileir.records import dataclass
 
 _DW_LNCT_PATH, _DW_LNCT_DIRECTORY_INDEX = 1, 2
 _FORM_STRING, _FORM_LINE_STRP, _FORM_STRP = 0x08, 0x1F, 0x0E

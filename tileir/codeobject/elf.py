@@ -7,10 +7,10 @@ flag values. All reads are bounds checked; work and memory stay proportional to 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 
 from tileir.codeobject.errors import CodeObjectError
 from tileir.codeobject.reader import Reader, StringBudget
+from tileir.records import dataclass
 
 EM_AMDGPU = 224
 ELFOSABI_AMDGPU_HSA = 64

@@ -6,11 +6,11 @@ Source: LLVM's AMDGPUUsage, 'Code Object V3 Metadata' and the V4 and V5 changes 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import cast
 
 from tileir.codeobject.errors import CodeObjectError
 from tileir.codeobject.msgpack import Value
+from tileir.records import dataclass
 
 NT_AMDGPU_METADATA = 32
 NOTE_OWNER = "AMDGPU"

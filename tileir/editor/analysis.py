@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 from tileir.editor import words
@@ -22,6 +21,7 @@ from tileir.ir.printer import print_kernel
 from tileir.ir.registry import REQUIRED, format_attr, lookup
 from tileir.ir.types import ELEMS, TileType
 from tileir.ir.verifier import verify
+from tileir.records import dataclass
 
 _WORD = re.compile(r"[%@]?\w+")
 _KERNEL = re.compile(r"^\s*(?:kernel|schedule)\s+@(\w+)", re.MULTILINE)

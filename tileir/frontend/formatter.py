@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tileir.frontend.parser import table
 from tileir.frontend.source import Source
 from tileir.frontend.syntax import read
+from tileir.records import dataclass
 
 INDENT = 2
 CONTINUATION = 4  # further than the statement that goes on

@@ -7,7 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from tileir.fuzz.attention import random_attention
@@ -21,6 +21,7 @@ from tileir.fuzz.reduce import reduce_kernel
 from tileir.ir.core import Kernel, Module, Schedule
 from tileir.ir.printer import print_module
 from tileir.lowering.amdgpu.compile import Compiled
+from tileir.records import dataclass
 
 KINDS = ("general", "product", "attention", "text")
 """Any ops with every bit defined; around matrix products; two products in a loop with masks; mutated text for the parser."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tileir.fuzz.execute import Case
 from tileir.ir.core import Kernel, Op
 from tileir.ir.registry import all_ops
 from tileir.ir.types import GlobalType, TileType
+from tileir.records import dataclass
 
 CONTROL = ("for", "while", "if", "guard")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import traceback
 from collections.abc import Mapping
 from contextlib import redirect_stdout
-from dataclasses import dataclass
 from io import StringIO
 from typing import Any
 
@@ -24,6 +23,7 @@ from tileir.ir.printer import print_module
 from tileir.ir.types import Elem, GlobalType
 from tileir.lowering.amdgpu.compile import Compiled, Options, compile_kernel
 from tileir.passes.manager import run_pipeline
+from tileir.records import dataclass
 from tileir.runtime import DeviceError, launch
 from tileir.runtime.simulator_device import SimulatorDevice
 from tileir.tools.tolerance import clone

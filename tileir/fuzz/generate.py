@@ -11,7 +11,7 @@ import math
 import random
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol, TypeVar
 
 from tileir.fuzz.constructs import function, masked_loop, talk
@@ -22,6 +22,7 @@ from tileir.ir.location import Loc
 from tileir.ir.ops.atomic import ORDERINGS, SCOPES, UPDATES
 from tileir.ir.types import ELEMS, F32, I1, I32, I64, Elem, GlobalType, TileType, scalar
 from tileir.ir.verifier import verify
+from tileir.records import dataclass
 
 FLOATS = ("f32", "bf16", "f16", "f64")
 SMALL_FLOATS = ("f8E4M3FN", "f8E5M2", "f8E4M3FNUZ", "f8E5M2FNUZ", "f6E2M3FN", "f6E3M2FN", "f4E2M1FN")

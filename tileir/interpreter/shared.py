@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from tileir.interpreter.errors import Fault
 from tileir.ir.diagnostics import Note
 from tileir.ir.location import Loc
 from tileir.ir.types import SharedType
+from tileir.records import dataclass
 
 Array = np.ndarray[Any, Any]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from tileir.ir.diagnostics import CompileError, Diagnostic, Note
 from tileir.ir.location import Loc
 from tileir.ir.ops.numeric import convert_array
 from tileir.ir.types import F64, GlobalType, TileType
+from tileir.records import dataclass
 
 MAX_DIM = 2**31 - 1
 """Dimension symbols are i32 kernel arguments."""

@@ -8,12 +8,13 @@ attributes – everything but locations).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from tileir.ir.expr import Expr
 from tileir.ir.location import UNKNOWN, Loc
 from tileir.ir.types import I32, I64, Elem, GlobalType, SharedType, TileType, Type
+from tileir.records import dataclass
 
 
 class Text(str):

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 
 from tileir.ir.location import UNKNOWN, Loc
+from tileir.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

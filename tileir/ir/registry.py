@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import Any, NoReturn
 
@@ -12,6 +12,7 @@ from tileir.ir.core import AttrValue, Block, Text
 from tileir.ir.diagnostics import Note, error
 from tileir.ir.location import UNKNOWN, Loc
 from tileir.ir.types import MAX_ELEMENTS, FragmentType, GlobalType, SharedType, TileType, Type
+from tileir.records import dataclass
 
 
 class _Required:

@@ -15,7 +15,6 @@ have room; what is claimed beyond that is lost, and counted.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ import numpy as np
 from tileir.ir.core import Kernel, Op
 from tileir.ir.location import Loc
 from tileir.ir.types import ELEMS, Elem, GlobalType
+from tileir.records import dataclass
 
 ARGUMENT = "tileir_reports"
 TYPE = GlobalType(ELEMS["i32"], (1,))

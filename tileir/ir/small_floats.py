@@ -5,7 +5,6 @@ Everything follows from the definitions in `ml_dtypes` and NumPy (OCP OFP8 and M
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -13,6 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from tileir.ir.types import Elem
+from tileir.records import dataclass
 
 SCALE = "f8E8M0FNU"
 

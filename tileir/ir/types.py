@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from tileir.layout.linear import Layout
 from tileir.layout.shared import SharedLayout
+from tileir.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,12 @@ are taken to share it (assumed).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 import numpy as np
+
+from tileir.records import dataclass
 
 from . import gf2
 from .linear import WAVE, Index, IntArray, Layout, LayoutError

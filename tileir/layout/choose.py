@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
+
+from tileir.records import dataclass
 
 from .banks import Access, BankRule, Proof, prove
 from .linear import LayoutError, ceil_log2

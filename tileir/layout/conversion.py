@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+
+from tileir.records import dataclass
 
 from .linear import IntArray, Layout, LayoutError
 

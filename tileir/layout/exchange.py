@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from tileir.records import dataclass
 
 from . import gf2
 from .conversion import conversion

@@ -11,11 +11,12 @@ import functools
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from tileir.records import dataclass
 
 from . import gf2
 from .algebra import LayoutError, LinearMap

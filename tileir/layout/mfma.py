@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+
+from tileir.records import dataclass
 
 from . import gf2
 from .algebra import LinearMap

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 
 import numpy as np
+
+from tileir.records import dataclass
 
 from .linear import WAVE, IntArray, Layout, LayoutError
 from .mfma import elements_per_lane, mfma_accumulator, operand_k

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from tileir.records import dataclass
 
 from . import gf2
 from .linear import LANE_BITS, WAVE, Layout, LayoutError, Vector, ceil_log2

@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
+from tileir.records import dataclass
 
 from .linear import Index, IntArray, LayoutError, ceil_log2
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 
 import numpy as np
+
+from tileir.records import dataclass
 
 from . import gf2
 from .banks import Access, coset, linear_parts

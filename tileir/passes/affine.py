@@ -7,11 +7,12 @@ a value of the text equals its form wherever the form lies within the type of th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeVar
 
 from tileir.ir.core import Kernel, Op, Value
 from tileir.ir.types import Elem, TileType
+from tileir.records import dataclass
 
 MOST_SIZE = (1 << 31) - 1  # of a dimension, and of a grid
 MOST_NESTED = 60  # ops of an expression that are followed; what lies deeper stands for itself

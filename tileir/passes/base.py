@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tileir.ir.core import Directive, Kernel, Module
 from tileir.ir.diagnostics import Log
+from tileir.records import dataclass
 from tileir.target import Target
 
 

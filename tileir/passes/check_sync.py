@@ -8,13 +8,14 @@ counter came after it, at least. Reaching a conflicting access before it is visi
 from __future__ import annotations
 
 from bisect import bisect
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tileir.ir.core import Block, Kernel, Op
 from tileir.ir.diagnostics import CompileError, Diagnostic, Note
 from tileir.passes.halves import Extra, enough, extra_barriers
 from tileir.passes.hazards import LGKM, VM, Access, Loops, Memory
 from tileir.passes.outstanding import instructions
+from tileir.records import dataclass
 
 # How far an access is: issued, or complete in its wave with so many barriers since and the extra barriers of the halves then.
 Phase = tuple[int, Extra] | None

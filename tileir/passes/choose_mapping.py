@@ -15,7 +15,7 @@ import heapq
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from tileir.ir.core import Kernel, Op, Value
 from tileir.ir.diagnostics import error
@@ -38,6 +38,7 @@ from tileir.passes.mma_cost import Clocks, CostModel, registers_of
 from tileir.passes.price_mapping import Demand, Item, Known, Points, Prices, exchange_room, staged_bytes
 from tileir.passes.priced_ops import Liveness, Product, priced, products
 from tileir.passes.split_access import WIDEST
+from tileir.records import dataclass
 from tileir.target import Target
 
 RESERVED_REGISTERS = 32  # for addresses and temporaries: what the library's GEMMs take besides their tiles

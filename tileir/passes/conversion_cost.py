@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tileir.ir.core import AttrValue
 from tileir.ir.ops.lanes import SHUFFLE_MEANS, SWAP_MEANS
@@ -30,6 +30,7 @@ from tileir.passes.lane_code import (
     live_words,
     slots,
 )
+from tileir.records import dataclass
 from tileir.target import Target
 
 

@@ -35,7 +35,6 @@ becomes a loop that carries `tile<f32[64, 2], …>`, with one `reduce_add` behin
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tileir.ir.core import AttrValue, Block, Kernel, Op, Value
 from tileir.ir.registry import get
@@ -44,6 +43,7 @@ from tileir.ir.types import TileType
 from tileir.layout.linear import Layout
 from tileir.passes.base import Context, Pass
 from tileir.passes.lane_code import reduced_bits, reduced_waves
+from tileir.records import dataclass
 
 Users = dict[Value, list[tuple[Op, int]]]
 

@@ -6,7 +6,7 @@ Every directive is checked against the kernel and the chip at its own line; seve
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from tileir.ir.core import AttrValue, Directive, Kernel, Op, Schedule, Value
@@ -16,6 +16,7 @@ from tileir.ir.printer import print_directive
 from tileir.ir.registry import get
 from tileir.passes.base import Context
 from tileir.passes.legality import WIDE_DIRECT_BYTES, is_power_of_two, mfma_diagnostics, most_waves
+from tileir.records import dataclass
 
 PATTERNS = ("plain", "ping_pong", "interleave")
 PATHS = ("direct", "via_registers")

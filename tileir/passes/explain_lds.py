@@ -10,8 +10,6 @@ remembered from the choice of the layouts, so layouts that an author wrote are j
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tileir.ir.core import Kernel, Op
 from tileir.ir.diagnostics import error
 from tileir.ir.rewriter import uses
@@ -19,6 +17,7 @@ from tileir.ir.types import SharedType
 from tileir.layout import LayoutError
 from tileir.layout.banks import Proof, prove
 from tileir.passes.lds_accesses import DIRECT, FRAGMENTS, RegisterAccess, access_of, direct_rule, threads_of
+from tileir.records import dataclass
 from tileir.target import Target
 
 

@@ -7,7 +7,6 @@ pipeline is rejected with the place and not misread.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from tileir.ir.core import Kernel, Op, Value
 from tileir.ir.diagnostics import CompileError, error
@@ -22,6 +21,7 @@ from tileir.layout.motion import shuffle_motion
 from tileir.passes.lane_code import can_shuffle, can_swap, reduced_waves
 from tileir.passes.legality import check_copies, check_layouts, check_workgroup
 from tileir.passes.place_memory import held_loads, is_staged
+from tileir.records import dataclass
 from tileir.target import Target
 
 Checker = Callable[[Kernel, Target], None]

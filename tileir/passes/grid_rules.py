@@ -20,8 +20,7 @@ The model is checked against the cache simulation, and that against published hi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tileir.records import dataclass
 from tileir.target import Target, timing_model
 
 # Part of the last-level cache that an operand may fill and still be found there when the next window comes: the rest is for the other

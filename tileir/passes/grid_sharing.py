@@ -10,12 +10,12 @@ for %k …
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from tileir.ir.core import Block, Kernel, Op, Value
 from tileir.ir.registry import get
 from tileir.ir.types import GlobalType
 from tileir.passes.identities import constant_of
+from tileir.records import dataclass
 
 ROW, COLUMN = 1, 2
 PLANE = ROW | COLUMN

@@ -7,7 +7,6 @@ between iterations of a loop) do not conflict; LDS buffers are compared by the b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 from tileir.ir.core import Block, Kernel, Op, Value
@@ -16,6 +15,7 @@ from tileir.ir.registry import get
 from tileir.ir.types import GlobalType, SharedType
 from tileir.passes.lds_sizes import buffer_bytes
 from tileir.passes.meeting import Span, groups
+from tileir.records import dataclass
 
 VM, LGKM = "vm", "lgkm"
 Loops = frozenset[Op]

@@ -19,7 +19,6 @@ registers have no room for is not held.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from tileir.ir.core import Kernel, Op, Value
 from tileir.ir.rewriter import Rewriter, rewrite, uses
@@ -37,6 +36,7 @@ from tileir.passes.place_memory import (
 )
 from tileir.passes.price_mapping import access_of
 from tileir.passes.priced_ops import Product, through_transposes
+from tileir.records import dataclass
 from tileir.target import Target
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from tileir.ir.core import Kernel, Op, Value
@@ -14,6 +13,7 @@ from tileir.passes.loop_stages import Plan
 from tileir.passes.outstanding import instructions, rounds
 from tileir.passes.pressure import registers_of
 from tileir.passes.weave import Weave, exact, lags, peak_fragments, weave
+from tileir.records import dataclass
 from tileir.target import Target
 
 # Matrix instructions between a read and its use: LDS answers after about 130 clocks, and a matrix instruction takes at least 16.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -18,6 +17,7 @@ from tileir.layout import Layout
 from tileir.layout.gf2 import Span
 from tileir.layout.linear import LANE_BITS, WAVE
 from tileir.layout.motion import Motion, select_motion, shuffle_motion
+from tileir.records import dataclass
 from tileir.target import Target
 
 DWORD_BITS = 32

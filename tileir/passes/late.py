@@ -10,12 +10,13 @@ The lowering makes pieces so, and the prediction of registers counts on it; both
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tileir.ir.core import Block, Kernel, Op, Value
 from tileir.ir.registry import get
 from tileir.ir.rewriter import uses
 from tileir.ir.types import TileType
+from tileir.records import dataclass
 
 # Registers of operands that are read from LDS before the matrix instruction that needs them is next: four 16-byte reads,
 # which cover the latency of LDS (about 130 clocks) where a matrix instruction takes 16.

@@ -13,7 +13,7 @@ together makes the accesses as narrow, and is taken if it costs fewer LDS clocks
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from tileir.ir.core import Kernel, Op, Value
 from tileir.ir.diagnostics import CompileError, error
@@ -40,6 +40,7 @@ from tileir.passes.lds_accesses import (
 )
 from tileir.passes.lds_sizes import buffers, least_bytes, over_budget
 from tileir.passes.transposing_reads import READS, addressed_layout
+from tileir.records import dataclass
 from tileir.target import Target
 
 

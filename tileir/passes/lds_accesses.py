@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from tileir.layout import Layout, LayoutError, SharedLayout
 from tileir.layout.banks import Access, Consecutive
 from tileir.layout.linear import WAVE
 from tileir.passes.transposing_reads import READS, addressed_layout
+from tileir.records import dataclass
 from tileir.target import Target
 from tileir.target.model import LdsAccess
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import accumulate
 
 from tileir.ir.core import Block, Kernel, Op, Value
 from tileir.ir.diagnostics import Diagnostic, Note
 from tileir.ir.types import SharedType, Type
+from tileir.records import dataclass
 from tileir.target import Target
 
 ALIGNMENT = 16

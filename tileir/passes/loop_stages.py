@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tileir.ir.core import Block, Kernel, Op, Value
 from tileir.ir.diagnostics import CompileError, Note, error
 from tileir.ir.registry import get
 from tileir.passes.hazards import Memory
+from tileir.records import dataclass
 
 MOST_DEPTH = 4  # stages that a loop gets by itself, and that a schedule may ask for
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tileir.ir.collector import collect_if_much, collector_paused
 from tileir.ir.core import Kernel, Module
@@ -21,6 +21,7 @@ from tileir.passes.base import Context, Pass
 from tileir.passes.pipeline import Step, pipeline
 from tileir.passes.priorities import check_priorities
 from tileir.passes.references import check_references
+from tileir.records import dataclass
 from tileir.target import Target, UnknownTarget
 from tileir.target import get as get_target
 from tileir.target import names as target_names

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tileir.ir.core import Op, Value
 from tileir.passes.affine import MOST_NESTED, Affine, Forms, Interval, Ranges, constant_int, limits
 from tileir.passes.facts import Divisibility
 from tileir.passes.identities import splat_of
+from tileir.records import dataclass
 
 MOST_EXACT = 1 << 62  # forms stay below, so that i64 holds them and what is added to them
 

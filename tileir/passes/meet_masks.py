@@ -26,11 +26,10 @@ becomes
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tileir.ir.core import Kernel, Op, Value
 from tileir.ir.rewriter import Rewriter, rewrite
 from tileir.passes.affine import Ranges, limits
+from tileir.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 from tileir.ir.core import AttrValue, Kernel, Op
@@ -13,6 +12,7 @@ from tileir.ir.ops.contract import SCALE_BLOCK, accumulator
 from tileir.ir.registry import get
 from tileir.layout import Layout, accumulator_k_order, mma_layouts, wide_k_order
 from tileir.passes.legality import worthwhile
+from tileir.records import dataclass
 from tileir.target import Mfma, Target
 
 # Elements of a result tile below which another wave does not pay: one wave then has less than 4 fragments of 16 x 16.

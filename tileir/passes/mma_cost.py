@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 from tileir.ir.types import Elem, TileType
 from tileir.layout import Layout, conversion
@@ -30,6 +30,7 @@ from tileir.layout.linear import Vector
 from tileir.passes.layout_lds import lds_instruction
 from tileir.passes.split_access import WIDEST
 from tileir.passes.transposing_reads import READS, addressed_layout, has_transposing_read
+from tileir.records import dataclass
 from tileir.target import Target
 
 REGISTER_BITS = 32

@@ -11,11 +11,12 @@ transcendental function what the target says (docs/timing.md).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tileir.ir.core import Op, Value
 from tileir.ir.types import F32, FragmentType
 from tileir.passes.mma_cost import TRANSCENDENTAL
+from tileir.records import dataclass
 from tileir.target import Target, packs_under_products
 
 SHORTEST = 16  # clocks of the shortest matrix instructions

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
 from functools import cache
 
 from tileir.passes.base import Pass
+from tileir.records import dataclass
 
 ORDER = (
     "specialise",

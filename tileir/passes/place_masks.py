@@ -16,13 +16,12 @@ once, and where nothing wraps: the positions by what is known of the loop, the d
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tileir.ir.core import Kernel, Op, Value
 from tileir.ir.rewriter import Rewriter, rewrite
 from tileir.passes.affine import Forms, Ranges, limits
 from tileir.passes.facts import Divisibility
 from tileir.passes.mask_limits import Masks
+from tileir.records import dataclass
 
 _MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 

@@ -11,7 +11,6 @@ and temporaries take: an upper bound, with which the code is compared.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from tileir.ir.core import Block, Kernel, Op, Value
@@ -20,6 +19,7 @@ from tileir.passes.chains import accumulators, carried_links, reached
 from tileir.passes.late import LOAD_AHEAD, READ_AHEAD, Late, late_ops
 from tileir.passes.layout_classes import is_free
 from tileir.passes.uniform import uniform_axes
+from tileir.records import dataclass
 
 REGISTER_BYTES = 4
 # A 16-byte read of each of the four groups of lanes of a matrix instruction spans so many bytes of k: what is read at once.

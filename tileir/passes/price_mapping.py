@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from collections.abc import Mapping as Dict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tileir.ir.core import Kernel, Op, Value
 from tileir.ir.ops.memory import tile_dims
@@ -29,6 +29,7 @@ from tileir.passes.lds_sizes import buffers, least_bytes
 from tileir.passes.mma_cost import Clocks, CostModel, registers_of
 from tileir.passes.priced_ops import Place, priced
 from tileir.passes.split_access import WIDEST
+from tileir.records import dataclass
 from tileir.target import Target
 
 # Registers of a tile that is read from LDS for one product: its pieces are read when the product comes to them, so that few

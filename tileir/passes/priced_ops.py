@@ -7,13 +7,13 @@ versions, the first for aligned views.) So are the parts of a loop that `split-l
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from tileir.ir.core import Block, Kernel, Op, Value
 from tileir.ir.ops.shape import permutation
 from tileir.passes.late import late_ops
 from tileir.passes.layout_classes import Classes, is_free, is_tile
 from tileir.passes.mfma_choice import Shape
+from tileir.records import dataclass
 
 ASSUMED_TRIPS = 16  # of a loop whose bounds are not constant
 

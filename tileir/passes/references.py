@@ -15,11 +15,12 @@ rejected is wrong, and what is wrong in other ways (a correction by hand with th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from tileir.ir.core import Block, Kernel, Op, Value
 from tileir.ir.diagnostics import CompileError, Diagnostic, Note
 from tileir.passes.rescaling import HANDED_ON, POWERS, RISING, Rescaling, constant_of, rescaling_of
+from tileir.records import dataclass
 
 # What a version of a reference is relative to its guard: what came in at first, what an earlier iteration left, what this one has.
 FIRST, BEFORE, NOW = range(3)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from tileir.ir.diagnostics import CompileError, Diagnostic, Note
 from tileir.ir.rewriter import Rewriter, rewrite
 from tileir.ir.types import Elem, GlobalType, TileType
 from tileir.passes.check_sync import check_synchronised
+from tileir.records import dataclass
 
 Array = np.ndarray[Any, Any]
 

@@ -13,10 +13,9 @@ Scalars and constants that multiply an exponent count as positive unless a const
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tileir.ir.core import Op, Value
 from tileir.ir.types import TileType
+from tileir.records import dataclass
 
 POWERS = ("exp", "exp2")
 # Ops that hand on their first operand: its sign, its scale, whatever shape it is brought to.

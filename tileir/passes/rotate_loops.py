@@ -28,8 +28,6 @@ Only loops whose registers suffice for both are rotated, by estimate.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tileir.ir.core import Block, Kernel, Op, Value
 from tileir.ir.registry import get
 from tileir.ir.rewriter import Rewriter, rewrite
@@ -37,6 +35,7 @@ from tileir.ir.types import SharedType, TileType
 from tileir.passes.base import Context, Pass
 from tileir.passes.pipeliner import Copier
 from tileir.passes.pressure import peak
+from tileir.records import dataclass
 
 RESERVE = 24  # registers for addresses and operands on their way, beside what tiles need
 

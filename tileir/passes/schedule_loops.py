@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 
 from tileir.ir.core import AttrValue, Block, Op, Value
@@ -13,6 +13,7 @@ from tileir.ir.types import I1, FragmentType, scalar
 from tileir.passes.iteration import Iteration, Piece
 from tileir.passes.pipeliner import Pipeliner
 from tileir.passes.weave import Operand, Read, Step, exact
+from tileir.records import dataclass
 
 
 @dataclass

@@ -23,7 +23,6 @@ for memory) and no loop within. `loop %j masks split` asks for it, at both ends 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import reduce
 
 from tileir.ir.core import AttrValue, Block, Kernel, Op, Value
@@ -52,6 +51,7 @@ from tileir.passes.mask_limits import (
 from tileir.passes.meet_masks import meet_masks
 from tileir.passes.place_masks import place_masks
 from tileir.passes.simplify import simplify
+from tileir.records import dataclass
 
 SHARE = 1 / 16  # of the elementwise work of an iteration that must go for the code to be worth having twice
 _BOOLEAN = frozenset("and or not xor".split())

@@ -24,7 +24,7 @@ barrier serve several buffers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tileir.ir.builder import Builder, Names
 from tileir.ir.core import AttrValue, Block, Kernel, Op
@@ -35,6 +35,7 @@ from tileir.passes.check_sync import check_synchronised
 from tileir.passes.halves import Extra, enough, extra_barriers
 from tileir.passes.hazards import LGKM, VM, Access, Loops, Memory
 from tileir.passes.outstanding import instructions
+from tileir.records import dataclass
 
 _AGE_LIMIT = (
     64  # larger than every count that a wait can name (vmcnt has 6 bits, CDNA3 ISA), so ages beyond it are alike

@@ -7,7 +7,7 @@ lane. `Parts` writes them in program order; `order_ops` then says in which order
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tileir.ir.core import AttrValue, Op, Value
 from tileir.ir.ops.shape import permutation
@@ -20,6 +20,7 @@ from tileir.layout.mma import MmaPlan
 from tileir.passes.lane_code import reduced_bits, reduced_waves
 from tileir.passes.mma_cost import TRANSCENDENTAL
 from tileir.passes.weave import REGISTER_BITS, plan_of, read_count
+from tileir.records import dataclass
 
 TOGETHER = 2  # registers of an elementwise op that one op on a fragment computes
 SLOW_TOGETHER = 1  # of a transcendental function, which takes as long as four others

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from tileir.ir.core import Op, Value
 from tileir.ir.ops.shape import permutation
@@ -27,6 +26,7 @@ from tileir.layout.linear import LayoutError
 from tileir.layout.mma import MmaPlan, mma_plan
 from tileir.layout.transposed import elements_per_read
 from tileir.passes.lds_accesses import access_bytes, over_buffer
+from tileir.records import dataclass
 
 # Matrix instructions between two that add to the same accumulator: enough that none waits for the one before (16 passes of
 # 4 clocks are the longest latency of a matrix instruction, CDNA3 ISA, 4.5; the shortest takes 4 passes to issue).

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from tileir.codeobject import KernelMetadata
 from tileir.ir.core import AbiArgument
 from tileir.ir.types import TileType
+from tileir.records import dataclass
 from tileir.runtime.device import Argument, BufferView, DeviceError
 
 POINTER_BYTES = 8

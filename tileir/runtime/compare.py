@@ -6,13 +6,13 @@ a sum of k products, in any order, is at most gamma_k times the sum of their mag
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from tileir.ir.types import F32, Elem
+from tileir.records import dataclass
 
 Array = np.ndarray[Any, Any]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, ABCMeta, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar, cast
 
@@ -13,6 +12,7 @@ import numpy as np
 from tileir.ir.binding import ArrayInfo
 from tileir.ir.core import AbiArgument
 from tileir.ir.types import Elem
+from tileir.records import dataclass
 from tileir.runtime.compiled import Compiled
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]

@@ -7,9 +7,9 @@ for a better answer: chip, xnack and sramecc modes, version of the code-object f
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from tileir.codeobject import CodeObject, CodeObjectError
+from tileir.records import dataclass
 from tileir.runtime.device import DeviceError
 
 _ISA = re.compile(r"(gfx[0-9a-f]+)((?::[a-z0-9]+[+-])*)\Z")

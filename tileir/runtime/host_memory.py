@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tileir.records import dataclass
 from tileir.runtime.device import Bytes
 
 Array = np.ndarray[Any, Any]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from tileir.codeobject import CodeObject, CodeObjectError
@@ -17,6 +16,7 @@ from tileir.frontend import parse
 from tileir.ir.binding import written_views
 from tileir.ir.core import Kernel
 from tileir.ir.diagnostics import CompileError
+from tileir.records import dataclass
 from tileir.runtime.compiled import Compiled
 from tileir.runtime.device import DeviceError
 

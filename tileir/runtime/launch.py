@@ -5,7 +5,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from tileir.ir.diagnostics import Diagnostic
 from tileir.ir.reports import ARGUMENT, Site
 from tileir.ir.types import Elem, GlobalType
 from tileir.passes.split_access import contiguous_dim
+from tileir.records import dataclass
 from tileir.runtime.compiled import Compiled
 from tileir.runtime.device import Argument, Buffer, BufferView, Device, Stream
 from tileir.runtime.host_memory import Region, allocation, merged, placed

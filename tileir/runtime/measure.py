@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tileir.records import dataclass
 from tileir.runtime.compiled import Compiled
 from tileir.runtime.device import Argument, Device, DeviceError
 from tileir.runtime.devices import default_device, get_device

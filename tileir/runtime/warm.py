@@ -7,12 +7,13 @@ time: alignment of addresses, overlap of views, values of scalars. Such a launch
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from tileir.ir.binding import Binding, bind_scalar
 from tileir.ir.core import Kernel, Value
 from tileir.ir.types import GlobalType
+from tileir.records import dataclass
 from tileir.runtime.arguments import kernarg, slots_of
 from tileir.runtime.compiled import Compiled
 from tileir.runtime.device import Argument, BufferView, Device, Stream

@@ -7,7 +7,8 @@ The values come from the JSON files beside this module. No number about hardware
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+from tileir.records import dataclass
 
 EVIDENCE_CLASSES = ("documented", "measured", "derived", "assumed")
 ELEMENT_USES = ("memory", "load", "store", "convert", "arith", "mma", "mma_acc")

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
 
+from tileir.records import dataclass
 from tileir.target.load import CHIPS, DATA_DIRECTORY
 from tileir.target.model import Fact, FactValue, UnknownTarget
 

@@ -22,7 +22,7 @@ def start_early(source: Text, target: str, *, schedule: str = "", allow_spills: 
 
 
 def _start(source: Text) -> None:
-    from tileir.lowering.amdgpu.compile import start_worker
+    from tileir.lowering.amdgpu.attempts import start_worker
 
     start_worker(matrix="mma(" in source.text)
 

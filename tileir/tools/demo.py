@@ -11,7 +11,6 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,9 @@ import numpy as np
 from tileir.frontend import parse
 from tileir.ir.diagnostics import CompileError, Log
 from tileir.ir.types import BF16
-from tileir.lowering.amdgpu.compile import Compiled, compile_kernel, start_worker
+from tileir.lowering.amdgpu.attempts import start_worker
+from tileir.lowering.amdgpu.compile import Compiled, compile_kernel
+from tileir.records import dataclass
 from tileir.runtime import Comparison, DeviceError, DeviceProperties, compare, default_device, gemm_bound, launch
 from tileir.target import names
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from tileir.ir.diagnostics import Diagnostic
+from tileir.records import dataclass
 
 _COMMENT = re.compile(r"//\s*(error|warning|remark)(@[+-]\d+)?:[ \t]*(.*?)[ \t]*(?=//|$)")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 from tileir.ir.arrays import strided
 from tileir.ir.core import Kernel, Value
 from tileir.ir.types import Elem, GlobalType, TileType
+from tileir.records import dataclass
 from tileir.tools.common import UsageError
 
 Array = np.ndarray[Any, Any]

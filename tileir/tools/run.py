@@ -8,7 +8,7 @@ import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from tileir.ir.binding import written_views
 from tileir.ir.core import Kernel
 from tileir.ir.diagnostics import CompileError, Log
+from tileir.records import dataclass
 from tileir.tools import backend
 from tileir.tools.common import (
     EXIT_ERROR,

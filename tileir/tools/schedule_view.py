@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from tileir.ir.core import Block, Kernel, Op, Value
 from tileir.ir.types import FragmentType, SharedType, TileType
 from tileir.passes.manager import Result
 from tileir.passes.order_ops import MATRIX, NAMES, VECTOR, clocks_of, instruction_clocks
 from tileir.passes.outstanding import LANES, rounds
+from tileir.records import dataclass
 from tileir.target import Target
 
 READ, WRITE, COPY, LOAD, STORE = "read of LDS", "write to LDS", "direct copy", "load", "store"

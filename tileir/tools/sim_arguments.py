@@ -6,7 +6,6 @@ import io
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from tileir.codeobject import KernelArg
+from tileir.records import dataclass
 from tileir.tools.common import UsageError
 
 Array = np.ndarray[Any, Any]

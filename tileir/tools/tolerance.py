@@ -11,7 +11,6 @@ further; each element may then be rounded differently on both sides.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
@@ -22,6 +21,7 @@ from tileir.ir.arrays import strided
 from tileir.ir.core import Kernel, Op, Value
 from tileir.ir.rewriter import uses
 from tileir.ir.types import GlobalType, TileType
+from tileir.records import dataclass
 from tileir.runtime.compare import F32_UNIT, gamma, rounding_bound
 
 Array = np.ndarray[Any, Any]

@@ -21,12 +21,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from tileir.ir.core import Op
 from tileir.ir.diagnostics import CompileError
 from tileir.passes.loop_stages import MOST_DEPTH
 from tileir.passes.mfma_choice import Mapping, fragments_of, instruction_of, instructions, usual_waves
+from tileir.records import dataclass
 from tileir.target import Target, timing_model
 from tileir.tuning.schedules import Directives
 from tileir.tuning.work import Phase, Transfer, Work, product_shape

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from tileir.records import dataclass
 from tileir.tuning.schedules import Directives
 from tileir.tuning.trials import ParameterValue, Result
 

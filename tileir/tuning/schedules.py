@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 from tileir.ir.core import AttrValue, Directive, Kernel, Op, Schedule
 from tileir.ir.printer import print_schedule
+from tileir.records import dataclass
 
 
 @dataclass(frozen=True)

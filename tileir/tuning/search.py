@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -16,6 +16,7 @@ from tileir.ir.core import Kernel, Module
 from tileir.ir.diagnostics import CompileError, Diagnostic, Note, error
 from tileir.ir.registry import format_attr
 from tileir.passes.manager import find_kernel, find_target, run_pipeline
+from tileir.records import dataclass
 from tileir.target import Target
 from tileir.tuning.executors import Here
 from tileir.tuning.model import Estimate, Model

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 
 from tileir.frontend.elaborate import FileText
@@ -20,6 +20,7 @@ from tileir.passes.legality import is_power_of_two
 from tileir.passes.loop_stages import MOST_DEPTH
 from tileir.passes.manager import find_kernel
 from tileir.passes.mfma_choice import instructions, usual_waves
+from tileir.records import dataclass
 from tileir.target import Target
 from tileir.tuning.schedules import Directives, Handles, handles, stated
 from tileir.tuning.text import kernel_node, parameter_nodes

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from tileir.ir.diagnostics import CompileError, Diagnostic, Log
+from tileir.records import dataclass
 
 if TYPE_CHECKING:
     from tileir.cache.outcome import Outcome

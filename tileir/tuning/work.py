@@ -9,13 +9,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tileir.ir.core import Block, Kernel, Op, Value
 from tileir.ir.expr import apply
 from tileir.ir.registry import get
 from tileir.ir.types import GlobalType, TileType
 from tileir.passes.mma_cost import TRANSCENDENTAL
+from tileir.records import dataclass
 
 _ARITHMETIC = {"add", "sub", "mul", "div", "cdiv", "mod", "min", "max"}
 _COMPARISONS = {

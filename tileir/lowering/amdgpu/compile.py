@@ -11,7 +11,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from tileir.codeobject import CodeObject, CodeObjectError
@@ -20,52 +20,18 @@ from tileir.ir.core import Kernel, Module
 from tileir.ir.diagnostics import CompileError, Diagnostic, Log, Note
 from tileir.ir.location import UNKNOWN, Loc
 from tileir.ir.printer import print_module
+from tileir.lowering.amdgpu.attempts import MFMA_ATTEMPTS, OTHER_ATTEMPTS, Attempt
 from tileir.lowering.amdgpu.emit.kernel import emit_module
 from tileir.lowering.amdgpu.failure import CodegenDiagnostic, CodegenError
 from tileir.lowering.amdgpu.worker import CompileOutput, worker_for
 from tileir.passes.manager import PrintAfter, find_kernel, find_target, run_pipeline
 from tileir.passes.pressure import Peak, peak
+from tileir.records import dataclass
 from tileir.target import Target
 
 if TYPE_CHECKING:
     from tileir.lowering.amdgpu.contract_waits import Deviation
 
-# No access to memory leaves its place: without this, LLVM keeps what a loop stores to one place of LDS in a register, and reads
-# LDS before the loop to have a first value, where nobody has written yet.
-IN_ORDER = "-disable-licm-promotion"
-# Process-wide options of LLVM for kernels with matrix instructions: our text is in final order, and the scheduler before
-# register allocation would undo it; the allocator then keeps accumulators in place (measured on 32 variants of one loop).
-# Loop strength reduction would turn the addresses of the element-wise version into dozens of induction variables: 69
-# spills in the 256x256x64 GEMM on gfx942 with it, none without. The IR passes that the back end runs before selection find
-# nothing in loops that are written in final form, and take a third of its time.
-MFMA_OPTIONS = (
-    IN_ORDER, "-enable-misched=0", "-greedy-reverse-local-assignment=1", "-disable-lsr", "-amdgpu-scalar-ir-passes=0",
-)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """One way of generating code: options of LLVM, and whether the text is written to be `sparing` of registers or
-    operands are `pinned` to their register file."""
-
-    options: tuple[str, ...] = ()
-    sparing: bool = False
-    pinned: bool = False
-
-
-# What is tried in turn until the code keeps what the text says; which one suits a kernel cannot be foreseen, only measured.
-MFMA_ATTEMPTS = (
-    Attempt(MFMA_OPTIONS),
-    Attempt(MFMA_OPTIONS, sparing=True),
-    Attempt((*MFMA_OPTIONS, "-disable-machine-licm"), sparing=True, pinned=True),
-    Attempt((IN_ORDER, "-enable-misched=0", "-disable-lsr"), sparing=True),
-    Attempt((IN_ORDER, "-disable-lsr"), sparing=True),
-)
-OTHER_ATTEMPTS = (
-    Attempt((IN_ORDER,)),
-    Attempt((IN_ORDER, "-disable-lsr")),
-    Attempt((IN_ORDER, "-enable-misched=0", "-disable-lsr")),
-)
 OTHER_WAVES = (4, 8, 2, 16)  # numbers of waves to try, the likelier first
 SPILLED, MOVED = "E0863", "E0865"
 # Deviations of `contract` that `--allow-spills` accepts.
@@ -108,11 +74,6 @@ class Compiled:
     stats: dict[str, object]
     log: Log
     timings: dict[str, float] = field(default_factory=dict[str, float])
-
-
-def start_worker(matrix: bool = True) -> None:
-    """Starts the worker that `compile_kernel` will use, so that its imports overlap the front end. Returns at once."""
-    worker_for(MFMA_OPTIONS if matrix else OTHER_ATTEMPTS[0].options).start()
 
 
 def compile_kernel(

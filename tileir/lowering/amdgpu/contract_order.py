@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tileir.codeobject import CodeObject
 from tileir.ir.core import Kernel, Op
 from tileir.ir.location import Loc
 from tileir.ir.types import FragmentType
 from tileir.lowering.amdgpu.contract_waits import Deviation, matrix_regions
+from tileir.records import dataclass
 from tileir.simulator.inspect import classify
 from tileir.simulator.inspect.counts import class_of
 from tileir.simulator.inspect.flow import Flow

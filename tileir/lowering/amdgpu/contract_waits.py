@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from tileir.codeobject import CodeObject
 from tileir.ir.core import Kernel, Op
 from tileir.ir.location import UNKNOWN, Loc
 from tileir.passes.outstanding import rounds
+from tileir.records import dataclass
 from tileir.simulator.inspect import classify
 from tileir.simulator.inspect.counts import class_of, wait_of
 from tileir.simulator.inspect.flow import Flow

@@ -6,7 +6,8 @@ import json
 import re
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from tileir.records import dataclass
 
 MESSAGE_MARK = "tileir-message "
 """Starts a line on the worker's error output that carries a located message, so that it outlives the worker."""

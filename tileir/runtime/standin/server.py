@@ -6,12 +6,13 @@ import os
 import socket
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from tileir.codeobject import CodeObject, CodeObjectError
+from tileir.records import dataclass
 from tileir.simulator import Allocation, Module, Simulator, SimulatorError, SimulatorFault
 from tileir.target import Target
 

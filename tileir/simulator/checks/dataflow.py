@@ -7,8 +7,7 @@ saved copies of its first value go; a change that cannot only switch lanes off f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tileir.records import dataclass
 from tileir.simulator import state
 from tileir.simulator.checks.registers import copies, items, splits
 from tileir.simulator.decoder import Instruction, Operand

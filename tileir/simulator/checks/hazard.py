@@ -22,13 +22,13 @@ than a reader may have it; an instruction that writes before it loses what it wr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tileir.records import dataclass
 from tileir.simulator import state
 from tileir.simulator.checks.collect import Collector, Key
 from tileir.simulator.checks.paths import Paths, Registers

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tileir.records import dataclass
 from tileir.simulator import state
 from tileir.simulator.checks.plan import Plan, returns_value
 from tileir.simulator.checks.shadow import Shadow, oldest

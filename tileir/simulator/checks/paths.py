@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tileir.records import dataclass
 from tileir.simulator.checks.dataflow import successors
 from tileir.simulator.checks.registers import registers
 from tileir.simulator.decoder import Instruction

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
+from tileir.records import dataclass
 from tileir.simulator.checks import dataflow
 from tileir.simulator.decoder import Instruction
 from tileir.simulator.engine import Engine

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from tileir.records import dataclass
 from tileir.simulator import state
 from tileir.simulator.checks.collect import Collector
 from tileir.simulator.checks.paths import Paths

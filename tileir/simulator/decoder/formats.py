@@ -8,7 +8,8 @@ little-endian integer: bit 32 is the lowest of the second dword.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from tileir.records import dataclass
 
 Chunks = tuple[tuple[int, int], ...]
 """(lowest bit, number of bits) of each part of a field, least significant part first."""

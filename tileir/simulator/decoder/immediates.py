@@ -8,8 +8,8 @@ of registers, messages and buffer formats come with the tables.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
+from tileir.records import dataclass
 from tileir.simulator.decoder.instruction import Operand
 from tileir.simulator.decoder.operands import (
     Undecodable,

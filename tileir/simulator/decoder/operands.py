@@ -18,9 +18,9 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 
+from tileir.records import dataclass
 from tileir.simulator.decoder.instruction import Operand
 
 LAST_SGPR = 101

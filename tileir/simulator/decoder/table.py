@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
+from tileir.records import dataclass
 from tileir.simulator.decoder.formats import FORMATS, Chunks
 from tileir.simulator.decoder.immediates import SLOTS, SUFFIXES, Suffix
 from tileir.simulator.decoder.instruction import Operand

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 
+from tileir.records import dataclass
 from tileir.simulator.decoder import DecodeError
 from tileir.simulator.decoder.immediates import waitcnt_fields
 from tileir.simulator.inspect import classify

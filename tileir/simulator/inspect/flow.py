@@ -8,9 +8,10 @@ incomplete, and a note says where. A call is taken to return; what it calls is n
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tileir.codeobject import CodeObject, Kernel
+from tileir.records import dataclass
 from tileir.simulator.decoder import DecodeError, Operand
 from tileir.simulator.inspect import classify
 from tileir.simulator.inspect.items import Item, skim

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
+from tileir.records import dataclass
 from tileir.simulator.decoder import DecodeError, Instruction
 from tileir.simulator.decoder.decode import decode, find_entry
 from tileir.simulator.decoder.formats import extract

@@ -10,7 +10,8 @@ is irreducible: no node of it dominates the others; it counts as one loop with s
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+
+from tileir.records import dataclass
 
 Successors = Sequence[Sequence[int]]
 

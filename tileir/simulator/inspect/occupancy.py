@@ -7,9 +7,8 @@ unit with all its waves, which are dealt to the SIMDs in turn.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tileir.codeobject import Kernel
+from tileir.records import dataclass
 from tileir.target import Target
 
 _SGPR_FIELD_SHIFT, _SGPR_FIELD_MASK = 6, 15  # granulated_wavefront_sgpr_count of compute_pgm_rsrc1

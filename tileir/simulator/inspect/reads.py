@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 
+from tileir.records import dataclass
 from tileir.simulator.inspect import classify
 from tileir.simulator.inspect.counts import class_of, mfma_clocks, wait_of
 from tileir.simulator.inspect.flow import Flow

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tileir.codeobject import CodeObject, CodeObjectError, Kernel, SourceLine
+from tileir.records import dataclass
 from tileir.simulator.decoder import DecodeError
 from tileir.simulator.inspect import classify
 from tileir.simulator.inspect.counts import Counts, count

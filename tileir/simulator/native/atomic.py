@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from tileir.records import dataclass
 
 from .access import lane_dword, put_lane_dword
 from .builder import Builder, Value

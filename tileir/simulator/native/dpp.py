@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from tileir.records import dataclass
 
 from ..decoder import Instruction
 from .builder import Builder, Value

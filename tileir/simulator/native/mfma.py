@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from tileir.records import dataclass
 
 from ..decoder import Instruction, Operand
 from .builder import Builder, Value, vec

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from tileir.records import dataclass
 
 from .. import state
 from ..decoder import Instruction, Operand

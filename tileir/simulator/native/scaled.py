@@ -10,7 +10,8 @@ becomes the largest number in formats without NaN; all elements of one instructi
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from tileir.records import dataclass
 
 from .. import state
 from ..decoder import Instruction, Operand

@@ -6,7 +6,7 @@ Formats: OCP 8-bit (gfx950), FNUZ 8-bit (gfx942: bias one larger, no infinity, n
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from tileir.records import dataclass
 
 from .builder import Builder, Value
 

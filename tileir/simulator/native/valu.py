@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from tileir.records import dataclass
 
 from .. import state
 from ..decoder import Instruction, Operand

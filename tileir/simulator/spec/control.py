@@ -8,7 +8,9 @@ the next instruction. Instructions of :data:`NOTHING` change nothing that a prog
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from tileir.records import dataclass
 
 
 @dataclass

@@ -7,10 +7,11 @@ Modes: 0 to nearest even, 1 toward plus infinity, 2 toward minus infinity, 3 tow
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+
+from tileir.records import dataclass
 
 from .core import DTYPES, VECTOR, Array, round_exact
 

@@ -7,7 +7,8 @@ returns (result, scc); a ``None`` stands for "unchanged" or "no result".
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from tileir.records import dataclass
 
 Result = tuple[int | None, bool | None]
 

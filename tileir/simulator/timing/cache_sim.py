@@ -8,11 +8,11 @@ cache on the memory side. All are set-associative with LRU; L2 and last-level ca
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tileir.records import dataclass
 from tileir.simulator.timing import cache_native as native
 
 Lines = NDArray[np.int64]

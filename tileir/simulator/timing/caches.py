@@ -13,11 +13,11 @@ in full, the notes say how well the first one, shifted, predicts it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tileir.records import dataclass
 from tileir.simulator.timing import cache_sim
 from tileir.simulator.timing.cache_sim import BYPASS, DIRTY, FETCH, Geometry, Stream, Traffic
 from tileir.simulator.timing.records import (

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from tileir.records import dataclass
 from tileir.simulator.faults import SimulatorError, Statistics
 from tileir.simulator.inspect.occupancy import occupancy
 from tileir.simulator.program import Program

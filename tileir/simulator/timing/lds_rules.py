@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
+from tileir.records import dataclass
 from tileir.simulator.decoder import Instruction
 from tileir.simulator.inspect.classify import width
 from tileir.simulator.timing import layout

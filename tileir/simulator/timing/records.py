@@ -7,11 +7,13 @@ Units: clocks are shader clocks, sizes are bytes. Every array of results is an e
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tileir.records import dataclass
 
 Dim3 = tuple[int, int, int]
 

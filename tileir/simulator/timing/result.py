@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
+from tileir.records import dataclass
 from tileir.simulator.faults import Statistics
 from tileir.simulator.inspect.occupancy import Occupancy
 from tileir.simulator.timing.records import CuResult, Dim3, Dispatch, LoopRow, MemoryService, Row

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tileir.records import dataclass
 from tileir.simulator.inspect.classify import CLASSES
 from tileir.simulator.inspect.flow import Flow, InspectError, control_flow
 from tileir.simulator.program import Program

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
+from tileir.records import dataclass
 from tileir.simulator.checks.hazard import is_matrix
 from tileir.simulator.checks.registers import registers
 from tileir.simulator.decoder import Instruction, Operand

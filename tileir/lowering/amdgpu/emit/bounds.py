@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tileir.ir.core import Value
 from tileir.ir.types import Elem, GlobalType
 from tileir.lowering.amdgpu.emit.coords import Coordinate
 from tileir.lowering.amdgpu.emit.state import State
 from tileir.lowering.amdgpu.emit.writer import Writer
+from tileir.records import dataclass
 
 # Byte offset that no descriptor of ours reaches: num_records is at most this.
 OUTSIDE = 0x80000000

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
 from tileir.layout import Layout
 from tileir.lowering.amdgpu.emit.writer import Writer
+from tileir.records import dataclass
 
 WAVE_BITS = 6
 

@@ -180,7 +180,9 @@ def mfma(s: State, op: Op) -> None:
     made = emit_product(s, chosen, (a.elem, b.elem), mlir_type(c))(x, y, s.scalar(op.operands[2]))
     s.values[op.result] = made
     constraint = {"vector": "v", ACCUMULATION: "a"}.get(str(op.attrs.get("file")), "")
-    s.shadow = (s.w.block, made, mlir_type(c), constraint) if constraint and packs_under_products(s.target.name) else None
+    s.shadow = (
+        (s.w.block, made, mlir_type(c), constraint) if constraint and packs_under_products(s.target.name) else None
+    )
 
 
 def _placed(s: State, op: Op, i: int) -> str:

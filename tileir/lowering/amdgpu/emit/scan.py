@@ -5,7 +5,7 @@ that become one, the second has the total of the first before it. What waves hol
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tileir.ir.core import Op
 from tileir.ir.ops.reduce import neutral
@@ -22,6 +22,7 @@ from tileir.lowering.amdgpu.emit.tiles import Tile
 from tileir.lowering.amdgpu.emit.writer import scalar_type
 from tileir.passes.lane_code import DWORD_BITS, lane_step
 from tileir.passes.scan_layouts import is_scannable
+from tileir.records import dataclass
 
 
 @dataclass

@@ -20,7 +20,7 @@ descriptor. So the launch-time test `accessible` must cover the span of them all
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tileir.ir.core import Block, Op, Value
 from tileir.ir.registry import get
@@ -32,6 +32,7 @@ from tileir.lowering.amdgpu.emit.state import State, Stream
 from tileir.lowering.amdgpu.emit.tiles import tied
 from tileir.lowering.amdgpu.emit.writer import Scope, scalar_type
 from tileir.passes.split_access import WIDEST
+from tileir.records import dataclass
 
 # Bytes that the scalar offset may grow to, and that one tile may span: both together stay within every descriptor.
 REACH = views.OUTSIDE // 2

@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 
 from tileir.ir.location import Loc
 from tileir.ir.types import Elem
 from tileir.lowering.amdgpu.emit import packed
+from tileir.records import dataclass
 
 MLIR_TYPES = {
     "i1": "i1",

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
 
 from tileir.ir.core import Kernel, Op
 from tileir.ir.location import Loc
@@ -24,6 +23,7 @@ from tileir.lowering.amdgpu.registers.predict import Prediction, predict
 from tileir.lowering.amdgpu.registers.select import MATERIALISED
 from tileir.lowering.amdgpu.registers.text import Instruction
 from tileir.lowering.amdgpu.registers.values import ACCUMULATION, MASK, SCALAR, VECTOR
+from tileir.records import dataclass
 from tileir.target import Target
 
 VALUE, ADDRESS, DESCRIPTOR, LANES, LITERAL, ARGUMENT, TEMPORARY = (

@@ -5,11 +5,12 @@ Every instruction has two points, one where it reads and one where it writes, in
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import accumulate
 
 from tileir.lowering.amdgpu.registers.text import Block, Function, Instruction
 from tileir.lowering.amdgpu.registers.values import Registers
+from tileir.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ placed as the greedy allocator does (`allocate`). docs/registers.md has the comp
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tileir.lowering.amdgpu.registers.allocate import Rows, allocate
 from tileir.lowering.amdgpu.registers.liveness import Liveness, liveness, profile
@@ -18,6 +18,7 @@ from tileir.lowering.amdgpu.registers.motion import early_loads, hoist, share
 from tileir.lowering.amdgpu.registers.select import select
 from tileir.lowering.amdgpu.registers.text import Function, read
 from tileir.lowering.amdgpu.registers.values import ACCUMULATION, MASK, SCALAR, VECTOR, Registers
+from tileir.records import dataclass
 from tileir.target import Target
 
 # Constants by measurement, the same for all kernels with matrix instructions and for all without: medians of what LLVM 22 takes beyond

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
+
+from tileir.records import dataclass
 
 _NAME = re.compile(r"%[A-Za-z_]\w*")
 _LOC = re.compile(r" loc\((?:#l(\d+)|unknown)\)")
