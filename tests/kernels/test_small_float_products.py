@@ -144,6 +144,15 @@ def test_forms_of_four_bits(form: str) -> None:
         check(kernel, "gfx950", *operands(np.random.default_rng(i), m, n, k, "f4E2M1FN", "f8E4M3FN"), form)
 
 
+@pytest.mark.parametrize(("form", "t", "u"), [("nn", "f8E4M3FN", "f4E2M1FN"), ("tt", "f4E2M1FN", "f8E5M2")])
+@pytest.mark.parametrize("tile", [(16, 16, 32), (80, 32, 64), (16, 80, 32)])
+def test_small_tiles_of_four_bits(form: str, t: str, u: str, tile: tuple[int, int, int]) -> None:
+    """Tiles with less than a byte of a row for each lane are loaded by whole bytes, then spread over the lanes."""
+    kernel = product("gfx950", t, u, tile, form)
+    for i, (m, n, k) in enumerate(((64, 64, 64), (66, 130, 36), (2, 98, 8))):
+        check(kernel, "gfx950", *operands(np.random.default_rng(i), m, n, k, t, u), form)
+
+
 def test_rows_of_whole_bytes() -> None:
     """A launch with rows that end inside a byte is refused, as are accesses that may begin in one."""
     kernel = product("gfx950", "f4E2M1FN", "f4E2M1FN")

@@ -154,8 +154,9 @@ class _Apply:
         elif is_atomic(op):
             self._atomic(rw, op, operands)
             types = [t.with_layout(operands[0].tile.layout) for t in types]
-        elif picks_rows(op):
-            self._index(rw, op, operands, types[0].layout)
+        elif op.name == "load" and is_tile(op.result):
+            self._loaded(rw, op, operands)
+            return True
         elif op.name in ("print", "assert"):
             bound = [self.of(v) for v in op.operands if is_tile(v) and not is_free(v)]
             for i, v in enumerate(op.operands):
@@ -274,9 +275,26 @@ class _Apply:
             layout = store_route(self.model, op, layout, self.room)[0]
         return self.convert(rw, v, self._whole_bytes(op, v, layout))
 
+    def _loaded(self, rw: Rewriter, op: Op, operands: list[Value]) -> None:
+        """A tile from memory: whole bytes for each lane, then as its class has it."""
+        wanted = self.of(op.result)
+        own = self._whole_bytes(op, op.result, wanted)
+        if picks_rows(op):
+            self._index(rw, op, operands, own)
+        name = op.result.name if own == wanted else rw.names.fresh(op.result.name)
+        value = rw.op(
+            op.name, operands, op.attrs, spans=op.spans, types=[op.result.tile.with_layout(own)], names=[name],
+            loc=op.loc, operand_locs=op.operand_locs,
+        ).result  # fmt: skip
+        if own != wanted:
+            types = [op.result.tile.with_layout(wanted)]
+            value = rw.value("convert_layout", [value], types=types, names=[op.result.name])
+        rw.replace(op, [value])
+
     def _whole_bytes(self, op: Op, v: Value, layout: Layout) -> Layout:
         """The layout itself, unless lanes hold parts of bytes in it."""
-        target, together = op.operands[1].type, v.tile.elem.unit[0]
+        at = get(op.name).access_position
+        target, together = op.operands[at].type if at is not None else None, v.tile.elem.unit[0]
         view = target if isinstance(target, GlobalType) else None
         dims = tile_dims(op) if view is not None else None
         axis = memory_axis(view, dims) if view is not None and dims is not None else v.tile.rank - 1
