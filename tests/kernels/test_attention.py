@@ -103,7 +103,8 @@ def test_large_heads_at_the_default_tile(chip: str, depth: int) -> None:
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_size(chip: str, depth: int, causal: bool, name: str) -> None:
-    large = (64, 64)
+    # The exchange of P does not fit the 64 KiB of gfx942 beside 64 keys of this size, which is the located error E0861.
+    large = (64, 32) if (chip, name, depth) == ("gfx942", "attention_prescaled", 256) else (64, 64)
     for tile in ((32, 32), large):
         for shape in shapes(depth, causal):
             check_attention(attention_kernel(name, chip, shape, *tile), chip, shape, name=name)
