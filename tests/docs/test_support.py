@@ -26,6 +26,7 @@ ELSEWHERE = {
     "print": "tests/runtime/test_reports.py",
     "assert": "tests/runtime/test_reports.py",
     "join_fragments": "tests/kernels/test_transposing_reads.py",
+    "swap_fragments": "tests/kernels/test_attention_backward.py",
     "shared_load_transposed_fragment": "tests/kernels/test_transposing_reads.py",
 }
 

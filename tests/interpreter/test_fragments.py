@@ -73,6 +73,23 @@ def test_folded_fragments(kind: str, reference: Callable[..., Any]) -> None:
     np.testing.assert_allclose(y.reshape(4, 64), lanes - reference(lanes, axis=0), rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("lane", range(6))
+def test_swapped_fragments(lane: int) -> None:
+    """The bit of the lane and that which tells the fragments apart change places."""
+    x = np.arange(128, dtype=np.float32)
+    line = LINE.replace("[64], [128]", "[64]")
+    body = f"""
+  %x = load(%X[0 +: 128]) : tile<f32[128], {line}>
+  %a, %b = split_registers(%x) : fragment<f32[1]>, fragment<f32[1]>
+  %c, %d = swap_fragments<lane = {lane}>(%a, %b) : fragment<f32[1]>, fragment<f32[1]>
+  %y = join_registers(%c, %d) : tile<f32[128], {line}>
+  store(%y, %Y[0 +: 128])"""
+    y = execute(body, x, np.zeros_like(x))
+    low, high = np.arange(128) >> lane & 1, np.arange(128) >> 6
+    mask = (1 << lane) | 64
+    assert y.tolist() == [(i & ~mask) | (h << lane) | (b << 6) for i, b, h in zip(range(128), low, high, strict=True)]
+
+
 @pytest.mark.parametrize("read", ["shared_load_fragment", "shared_load_transposed_fragment"])
 def test_lds_by_single_accesses(read: str) -> None:
     """Written by two writes, read by four reads in another order."""
@@ -216,6 +233,7 @@ COVERS = {
     "copy_async_part": [test_copies_by_single_instructions_land_one_by_one],
     "load_fragment": [test_load_by_single_instructions],
     "fold_fragment": [test_folded_fragments],
+    "swap_fragments": [test_swapped_fragments],
     "mfma": [test_one_matrix_instruction],
     "schedule_fence": [test_lds_by_single_accesses],
     "priority": [test_lds_by_single_accesses],

@@ -31,9 +31,9 @@ def device(name: str) -> Device:
 
 
 @lru_cache(maxsize=64)
-def compiled(text: str, chip: str, params: tuple[tuple[str, object], ...] = ()) -> Compiled:
-    """The kernel of a text for a chip."""
-    return compile_kernel(parse(text, "kernel.tile", dict(params)), "", chip)
+def compiled(text: str, chip: str, params: tuple[tuple[str, object], ...] = (), kernel: str = "") -> Compiled:
+    """The kernel of a text for a chip; its name, where the text has several."""
+    return compile_kernel(parse(text, "kernel.tile", dict(params)), kernel, chip)
 
 
 def library(name: str, chip: str, **params: object) -> Compiled:

@@ -302,9 +302,10 @@ def wide_k_order(tile_k: int, instr: tuple[int, int, int], bits: int, access_bit
 def accumulator_k_order(
     producer: Layout, axis: int, instr: tuple[int, int, int], bits: int, *, tile_k: int | None = None
 ) -> tuple[int, ...]:
-    """k order with which a tile that lies in ``producer`` (an MFMA result) is an operand of the next MFMA as it is.
+    """k order with which a tile that lies in ``producer`` (an MFMA result) is an operand of the next MFMA as it is, or nearly so.
 
-    The dimension ``axis`` of the producer becomes k; lanes along its other dimension must be the operand's rows.
+    The dimension ``axis`` of the producer becomes k; lanes along its other dimension must be the operand's rows. Where the producer
+    has more such lanes than the operand has rows (32x32 before 16x16), each lane bit too many changes places with a register bit.
 
     Args:
         instr: shape of the consuming instruction (m = n).
@@ -319,15 +320,18 @@ def accumulator_k_order(
     size = ceil_log2(k_block(tile_k, k))
     source = [v[axis] for v in producer.reg if v[axis] and not any(x for d, x in enumerate(v) if d != axis)]
     order = [0] * size
+    exchanged: list[int] = []  # places in the order that lane bits have which the producer uses for rows
     for i, (vector, held) in enumerate(zip(lane, producer.lane, strict=True)):
-        if vector[2]:
+        if vector[2] and held[axis]:
             order[vector[2].bit_length() - 1] = held[axis]
-        if bool(vector[2]) != bool(held[axis]):
+        elif vector[2]:
+            exchanged.append(vector[2].bit_length() - 1)
+        elif held[axis]:
             raise LayoutError(
                 f"lane bit {i} of the producer does not fit an operand of {m} rows: convert the layout, or let the "
                 "producer use the same m and n (swapped if its lanes run along the wrong dimension)"
             )
-    targets = [v[2].bit_length() - 1 for v in reg] + list(range(ceil_log2(k), size))
+    targets = [v[2].bit_length() - 1 for v in reg] + exchanged + list(range(ceil_log2(k), size))
     if len(source) < len(targets):
         raise LayoutError(
             f"the producer holds {1 << len(source)} elements per lane along dimension {axis}, the operand needs "

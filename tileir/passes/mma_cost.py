@@ -27,6 +27,7 @@ from tileir.ir.types import Elem, TileType
 from tileir.layout import Layout, conversion
 from tileir.layout.gf2 import Span
 from tileir.layout.linear import Vector
+from tileir.passes.lane_code import can_swap
 from tileir.passes.layout_lds import lds_instruction
 from tileir.passes.split_access import WIDEST
 from tileir.passes.transposing_reads import READS, addressed_layout, has_transposing_read
@@ -202,11 +203,23 @@ class CostModel:
             elif kind == "lanes":
                 count = dst.num_registers * max(1.0, elem.bits / REGISTER_BITS)
                 by_lanes = Clocks(vector=self.instructions(count, self.lane_exchange))
+                if swaps := self._swaps(src, dst, elem):
+                    each = _number(self.target, "permlane_swap_issue_clocks")
+                    by_lanes = Clocks(vector=self.instructions(swaps, each))
                 by_lds = self.through_lds(src, dst, elem, waves=False)
                 self._known[key] = min(by_lanes, by_lds, key=lambda c: c.total)
             else:
                 self._known[key] = self.through_lds(src, dst, elem)
         return self._known[key]
+
+    def _swaps(self, src: Layout, dst: Layout, elem: Elem) -> int:
+        """Instructions that bring one layout to the other where swaps of rows of lanes between two registers do, 0 where they do not:
+        they exchange a lane bit with the bit of a register."""
+        moved = [j for j, (a, b) in enumerate(zip(src.lane, dst.lane, strict=True)) if a != b]
+        packed = max(1, REGISTER_BITS // elem.bits)
+        whole = _span(src, src.reg[packed.bit_length() - 1 :])  # elements of one register stay together
+        fits = all(can_swap("permlane_swap", j, self.target) and _pack(src, dst.lane[j]) in whole for j in moved)
+        return len(moved) * dst.num_registers * elem.bits // (2 * REGISTER_BITS) if fits else 0
 
     def least_exchange(self, accesses: float) -> Clocks:
         """What an exchange between waves costs at least, of tiles that a lane writes by so many accesses."""

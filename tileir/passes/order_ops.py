@@ -15,7 +15,7 @@ from dataclasses import field
 
 from tileir.ir.core import Op, Value
 from tileir.ir.types import F32, FragmentType
-from tileir.passes.mma_cost import TRANSCENDENTAL
+from tileir.passes.mma_cost import REGISTER_BITS, TRANSCENDENTAL
 from tileir.records import dataclass
 from tileir.target import Target, packs_under_products
 
@@ -62,6 +62,10 @@ def clocks_of(op: Op, target: Target) -> tuple[str, int, int]:
         x = op.operands[1].type
         n = x.count if isinstance(x, FragmentType) else 1
         return VECTOR, ISSUE * max(1, n if op.attrs["kind"] == "add" and not op.attrs.get("flush") else n // 2), ISSUE
+    if op.name == "swap_fragments":
+        each = target.fact("permlane_swap_issue_clocks").value
+        assert isinstance(each, int) and t is not None and isinstance(t, FragmentType)
+        return VECTOR, each * max(1, t.count * t.elem.bits // REGISTER_BITS), ISSUE
     if op.name in TRANSCENDENTAL:
         value = target.fact("transcendental_clocks").value
         each = max(value) if isinstance(value, tuple) else int(value)  # type: ignore[call-overload]

@@ -11,6 +11,9 @@ becomes, with a direct copy where the chip has one and the access is wide enough
     %a = shared_load(%s) : tile<bf16[256, 64]>
     %d = mma(%a, %bt, %c) : tile<f32[256, 256]>
 
+An operand that one product sums over its rows, and another does not, is read from LDS for each of them: from one buffer where the chip has
+transposing reads, else from a second one that is filled turned. No layout in registers would suit both.
+
 An operand that is loaded before the loop of its products stays as it is: whether it passes through LDS depends on how many waves
 share its elements, which `assign-layouts` knows (see `held_operands`). So does one with `stage = none`.
 
@@ -19,7 +22,7 @@ Waits and barriers come later, from `synchronise`.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 
 from tileir.ir.core import AttrValue, Block, Kernel, Op, Value
 from tileir.ir.diagnostics import error
@@ -27,6 +30,7 @@ from tileir.ir.ops.memory import cache_of, picked_dim
 from tileir.ir.rewriter import Rewriter, rewrite, uses
 from tileir.ir.types import SharedType, TileType
 from tileir.passes.base import Context, Pass
+from tileir.passes.split_access import WIDEST
 from tileir.passes.transposing_reads import has_transposing_read
 from tileir.target import Target
 
@@ -79,15 +83,16 @@ def reduces_over_rows(op: Op, users: dict[Value, list[tuple[Op, int]]]) -> bool:
     """Whether the `mma` that the load feeds sums over the rows of the loaded tile, so that what a lane needs together
     does not lie together in memory."""
 
-    def over_rows(v: Value, turned: bool) -> bool:
-        for user, i in users.get(v, []):
-            if user.name == "mma" and i < 2:
-                return (i == 1) != turned
-            if user.name == "transpose" and over_rows(user.result, not turned):
-                return True
-        return False
+    return any(_sums_rows(user, i, users) for user, i in users.get(op.result, []))
 
-    return over_rows(op.result, False)
+
+def _sums_rows(user: Op, number: int, users: dict[Value, list[tuple[Op, int]]], turned: bool = False) -> bool:
+    """Whether this use of a tile leads to an `mma` that sums over the rows of the tile; `turned` if it was transposed on the way."""
+    if user.name == "mma" and number < 2:
+        return (number == 1) != turned
+    return user.name == "transpose" and any(
+        _sums_rows(other, i, users, not turned) for other, i in users.get(user.result, [])
+    )
 
 
 def can_copy_directly(op: Op, target: Target) -> bool:
@@ -112,6 +117,7 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
     fed = operand_loads(kernel)
     held = held_loads(kernel)
     staged = {op for op in fed if is_staged(op) and op not in held}
+    beside = _beside(kernel, {op for op in staged if can_copy_directly(op, ctx.target)}, ctx.target)
     for op in fed:
         if op.result.tile.elem.bits == 6 and is_fast(op):
             text = f"%{op.result.name} of 6-bit elements does not pass through LDS: every wave reads what it needs from memory"
@@ -124,22 +130,59 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
                 op.loc,
                 legal="stage loads that feed an 'mma' directly or through 'transpose'",
             )
-    return stage(kernel, staged, ctx.target)
+    return stage(kernel, staged | beside.keys(), ctx.target, beside)
 
 
-def stage(kernel: Kernel, staged: Collection[Op], target: Target) -> Kernel:
-    """The kernel in which these loads pass through LDS."""
+def _beside(kernel: Kernel, copied: Collection[Op], target: Target) -> dict[Op, int]:
+    """Loads of what all lanes need in the loops of operands that are copied directly, if one instruction of one wave brings it: a row of numbers for
+    the columns of a product, say. It is copied directly as well, since memory answers in order: who waits for a load waits for all copies
+    before it. With the stages that are asked for an operand of the loop, 0 where that is open."""
+    loop = innermost(kernel)
+    loops: dict[Op, int] = {}
+    for op in copied:
+        depth = op.attrs.get("depth", 0)
+        assert isinstance(depth, int)
+        if op in loop:
+            loops[loop[op]] = max(depth, loops.get(loop[op], 0))
+    most = WIDEST * target.wave_size
+    return {
+        op: loops[loop[op]]
+        for op in kernel.walk()
+        if op.name == "load"
+        and op in loop
+        and loop[op] in loops
+        and not op.attrs.get("stage")
+        and op.result.tile.rank == 1
+        and op.result.tile.size * op.result.tile.elem.bytes <= most
+        and picked_dim(op) is None
+        and can_copy_directly(op, target)
+    }
+
+
+def stage(kernel: Kernel, staged: Collection[Op], target: Target, depths: Mapping[Op, int]) -> Kernel:
+    """The kernel in which these loads pass through LDS; `depths` are stages of some for which the text asks for none."""
     outer = _outermost(kernel)
     users = uses(kernel)
     buffers: dict[Op, Value] = {}
+    second: dict[Op, Value] = {}  # buffers of what lies in LDS both ways
     turned = {op for op in staged if goes_turned(op, users, target)}
+    blocks = {op: block for block in _blocks(kernel.body) for op in block.ops}
+    groups = {op: found for op in staged if (found := _both_ways(op, users, blocks))}
+    reads: dict[Op, list[tuple[Op, bool]]] = {}  # of what is read twice, by the op before which it is read
+    read: dict[tuple[Op, Value], Value] = {}  # what such a user reads, by user and operand
 
     def allocate(rw: Rewriter, op: Op) -> None:
         # Element-wise copies are the fallback: they take one buffer, whatever the schedule says of the fast way.
-        attrs = {"depth": op.attrs["depth"]} if op.attrs.get("depth") and is_fast(op) else {}
-        buffers[op] = rw.value(
-            "shared_alloc", (), attrs, types=[buffer_type(op, op in turned)], hint=f"s{op.result.name}", loc=op.loc
-        )
+        depth = op.attrs.get("depth") or depths.get(op)
+        attrs = {"depth": depth} if depth and is_fast(op) else {}
+
+        def buffer(turned: bool) -> Value:
+            type = buffer_type(op, turned)
+            return rw.value("shared_alloc", (), attrs, types=[type], hint=f"s{op.result.name}", loc=op.loc)
+
+        buffers[op] = buffer(op in turned)
+        if op in turned and op in groups:
+            second[op] = buffer(False)
 
     def rule(rw: Rewriter, op: Op) -> bool:
         if op.regions and op not in outer:  # a loop or branch at the level where buffers live
@@ -147,15 +190,49 @@ def stage(kernel: Kernel, staged: Collection[Op], target: Target) -> Kernel:
                 if inner in staged and outer.get(inner) is op:
                     allocate(rw, inner)
             return False
+        for load, along in reads.pop(op, ()):
+            group = groups[load][along]
+            buffer, name = second.get(load, buffers[load]) if along else buffers[load], load.result.name
+            value = read_back(rw, load, buffer, not along and load in turned, rw.names.fresh(name) if along else name)
+            read.update({(user, load.result): value for user in group})
+        own = {v: read[op, v] for v in op.operands if (op, v) in read}
+        if own:
+            rw.mapping.update(own)
+            rw.copy(op)
+            return True
         if op not in staged:
             return False
         if op not in buffers:
             allocate(rw, op)
-        fill(rw, op, buffers[op], op in turned, target)
-        rw.replace(op, [read_back(rw, op, buffers[op], op in turned)])
+        fill(rw, op, buffers[op], op in turned, target, second.get(op))
+        if op in groups:
+            for along, group in enumerate(groups[op]):
+                reads.setdefault(group[0], []).append((op, bool(along)))
+        else:
+            rw.replace(op, [read_back(rw, op, buffers[op], op in turned)])
         return True
 
     return rewrite(kernel, rule)
+
+
+def _both_ways(
+    op: Op, users: dict[Value, list[tuple[Op, int]]], blocks: dict[Op, Block]
+) -> tuple[list[Op], list[Op]] | None:
+    """The users of a loaded tile that lead to products which sum over its rows, and those that do not; None where all are of one kind, or
+    some stand in another block than the load."""
+    found = users.get(op.result, [])
+    over = [user for user, i in found if _sums_rows(user, i, users)]
+    along = [user for user, _ in found if user not in over]
+    together = all(blocks[user] is blocks[op] for user, _ in found)
+    return (over, along) if over and along and together else None
+
+
+def _blocks(block: Block) -> Iterator[Block]:
+    """A block and all inside of it."""
+    yield block
+    for op in block.ops:
+        for region in op.regions:
+            yield from _blocks(region)
 
 
 def goes_turned(op: Op, users: dict[Value, list[tuple[Op, int]]], target: Target) -> bool:
@@ -176,11 +253,14 @@ def buffer_type(op: Op, turned: bool) -> SharedType:
     return SharedType(t.elem, t.shape[::-1] if turned else t.shape)
 
 
-def fill(rw: Rewriter, op: Op, buffer: Value, turned: bool, target: Target) -> None:
-    """Brings what the old `op` loads to a buffer."""
+def fill(rw: Rewriter, op: Op, buffer: Value, turned: bool, target: Target, plain: Value | None = None) -> None:
+    """Brings what the old `op` loads to a buffer; where it goes there turned, as it is to the buffer `plain`, too."""
     elem = op.result.tile.elem
     if turned:
-        value = rw.value("transpose", [_loaded(rw, op)], hint=f"t{op.result.name}")
+        loaded = _loaded(rw, op)
+        if plain is not None:
+            rw.op("shared_store", [loaded, plain])
+        value = rw.value("transpose", [loaded], hint=f"t{op.result.name}")
         rw.op("shared_store", [value, buffer])
         return
     operands = [*(rw.use(v) for v in op.operands), buffer]

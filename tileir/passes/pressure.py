@@ -77,10 +77,12 @@ def accumulator_files(kernel: Kernel) -> dict[Value, str]:
     for op in kernel.walk():
         if op.name == "mma":
             found.update(dict.fromkeys(reached(links, accumulators(op)), str(op.attrs.get("file", ""))))
-    products = [op for op in kernel.walk() if op.name == "mfma"]
-    values = [v for op in products for v in (op.result, op.operands[2])]
-    if products:
-        found.update(dict.fromkeys(reached(links, values), str(products[0].attrs.get("file", ""))))
+    by_file: dict[str, list[Value]] = {}
+    for op in kernel.walk():
+        if op.name == "mfma":
+            by_file.setdefault(str(op.attrs.get("file", "")), []).extend((op.result, op.operands[2]))
+    for file, values in by_file.items():
+        found.update(dict.fromkeys(reached(links, values), file))
     return found
 
 

@@ -169,10 +169,13 @@ class Liveness:
             inside = {**live, **dict.fromkeys(op.operands)}
             for region in op.regions:
                 outside = inside
-                if op.name in ("for", "while"):  # what a loop uses from outside is alive all through it
+                if op.name in (
+                    "for",
+                    "while",
+                ):  # what a loop uses from outside is alive all through it, initial values are not
                     defined = _defined(region)
                     used = (v for o in region.walk() for v in o.operands if v not in defined)
-                    outside = {**inside, **dict.fromkeys(used)}
+                    outside = {**live, **dict.fromkeys(used)}
                 before = self._block(region, outside)
                 live.update((v, None) for v in before if v not in region.args)
             if op.name == "mma":

@@ -6,8 +6,8 @@ vector file can take whole, so splitting it gains nothing. Hence, with one wave 
 
 * An accumulator that only products touch while their loop runs goes to the accumulation file, unless it is so small that the
   vector file holds everything and a second workgroup may fit beside. One that is rescaled in the loop stays a vector.
-* An operand that is read before the loop and lives all through it goes to the accumulation file where the accumulator does
-  not; an operand that is read for each product passes through the vector file.
+* An operand that is read before the loop and lives all through it goes to the accumulation file where no accumulator does; an operand that
+  is read for each product passes through the vector file.
 
     %d = mma<file = accumulation, file_a = vector, file_b = vector>(%a, %b, %c)
 """
@@ -32,7 +32,12 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
     assert isinstance(waves, int)
     alone = waves <= ctx.target.simds_per_cu
     files = _accumulator_files(kernel, ctx.target, alone)
-    lasting = _lasting(kernel)
+    free = _lasting(kernel) if alone and ACCUMULATION not in files.values() else set[Value]()
+    return _stated(kernel, files, free)
+
+
+def _stated(kernel: Kernel, files: dict[Op, str], free: set[Value]) -> Kernel:
+    """The kernel with a file for each accumulator and operand; operands that are `free` to choose do not take that of the accumulator."""
 
     def rule(rw: Rewriter, op: Op) -> bool:
         if op.name != "mma":
@@ -41,8 +46,8 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
         attrs["file"] = attrs.get("file") or files[op]
         for i, name in enumerate(("file_a", "file_b")):
             if not attrs.get(name):
-                free = alone and attrs["file"] == VECTOR and op.operands[i] in lasting
-                attrs[name] = ACCUMULATION if free else VECTOR
+                other = attrs["file"] == VECTOR and op.operands[i] in free
+                attrs[name] = ACCUMULATION if other else VECTOR
         rw.copy(op, attrs=attrs)
         return True
 

@@ -90,6 +90,10 @@ def front_of(loop: Op) -> Front | None:
     ops = [op for op in body.ops if op in ahead]
     rest = [op for op in body.ops if op not in ahead]
     wanted = {v for op in rest for inner in op.walk() for v in inner.operands}
+    brought = {v for op in ops if op.name in ("copy_async", "shared_store") for v in op.operands[-1:]}
+    brought |= {v for op in ops if op.name == "load" for v in op.results}
+    if wanted & brought:
+        return None  # of what is loaded one iteration ahead, the rest needs the iteration before
     results = [v for op in ops for v in op.results if v in wanted]
     # Scalars and their like are computed where they are needed.
     cheap = [v for v in results if not isinstance(v.type, TileType) or v.type.is_scalar or _is_index(v, body)]

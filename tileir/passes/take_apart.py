@@ -1,7 +1,7 @@
 """Takes tile ops apart into ops on fragments: the parts that one matrix instruction, one read of LDS or a few registers make up.
 
-What is taken apart: matrix products, reads of LDS that only feed products, transposes, elementwise ops, and reductions that stay in the
-lane. `Parts` writes them in program order; `order_ops` then says in which order they stand.
+What is taken apart: matrix products, reads of LDS that only feed products, transposes, elementwise ops, swaps of rows of lanes, and
+reductions that stay in the lane. `Parts` writes them in program order; `order_ops` then says in which order they stand.
 """
 
 from __future__ import annotations
@@ -70,6 +70,8 @@ class Parts:
             return self._feeds_products(op.result)
         if op.name in FOLDS:
             return self._folds(op)
+        if op.name == "swap_lanes":
+            return self._swaps(op)
         if op.name == "broadcast":
             return op.operands[0].tile.layout is not None and op.operands[0].tile.rank == op.result.tile.rank
         return get(op.name).elementwise and op.name not in _WHOLE and self._elementwise(op)
@@ -97,6 +99,14 @@ class Parts:
         across = [j for j in reduced_bits(x.layout, axis) if not result.lane[j][axis]]
         waves = [j for j in reduced_waves(x.layout, axis) if not result.wave[j][axis]]
         return not across and not waves and x.layout.padded_shape == x.layout.shape and not x.layout.free.reg
+
+    @staticmethod
+    def _swaps(op: Op) -> bool:
+        """Whether whole registers change places, by the instruction that swaps rows of lanes."""
+        t, register = op.result.tile, op.attrs["register"]
+        assert isinstance(register, int)
+        whole = t.layout is not None and t.layout.padded_shape == t.layout.shape and t.elem.bits in (16, 32)
+        return whole and op.attrs["via"] == "permlane_swap" and 1 << register >= REGISTER_BITS // t.elem.bits
 
     def _elementwise(self, op: Op) -> bool:
         t = op.result.tile
@@ -199,6 +209,8 @@ class Parts:
             self._fold(op)
         elif op.name == "broadcast":
             self._broadcast(op)
+        elif op.name == "swap_lanes":
+            self._swap(op)
         else:
             self._each(op)
 
@@ -238,6 +250,22 @@ class Parts:
         ):
             n = 1
         self.held[op.result] = _Held(n, [self.of(x, sources[i], n) for i in range(0, len(sources), n)])
+
+    def _swap(self, op: Op) -> None:
+        """Register by register: those whose numbers differ in the bit."""
+        x, t, register = op.operands[0], op.result.tile, op.attrs["register"]
+        assert t.layout is not None and isinstance(register, int)
+        n = REGISTER_BITS // t.elem.bits
+        type, apart = FragmentType(t.elem, n), 1 << register
+        made: dict[int, Value] = {}
+        for at in range(0, t.layout.num_registers, n):
+            if not at & apart:
+                pair = [self.of(x, at, n), self.of(x, at | apart, n)]
+                swapped = self.rw.op(
+                    "swap_fragments", pair, {"lane": op.attrs["lane"]}, types=[type, type], hint=op.result.name
+                )
+                made[at], made[at | apart] = swapped.results
+        self.held[op.result] = _Held(n, [made[at] for at in sorted(made)])
 
     def _mma(self, op: Op) -> None:
         plan = self._product(op)

@@ -1,6 +1,6 @@
 """Attention with a backward pass: operators made of kernels, put together by PyTorch's autograd.
 
-Forward is the library's `attention_lazy`; backward are three kernels (`attention_backward.tile`) that compute the scores again
+Forward is the library's `attention_lazy`; backward are the three kernels of its `attention_backward` that compute the scores again
 from the row log-sum-exp, without atomics: results are reproducible to the bit.
 """
 
@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from tileir import kernels
 from tileir.torch.dtypes import elem_of
 from tileir.torch.operator import KernelOp, register
 
-_BACKWARD = Path(__file__).with_name("attention_backward.tile")
+_BACKWARD = kernels.source("attention_backward")
 _ELEMS = ("bf16", "f16")
 
 
@@ -24,10 +23,10 @@ def _types(values: Mapping[str, Any], view: str) -> dict[str, Any]:
     return {"T": elem_of(values[view]), "D": int(values[view].shape[3])}
 
 
-_delta = register("tileir::attention_delta", _BACKWARD, kernel="attention_delta", params=lambda a: _types(a, "O"))
+_delta = register("tileir::attention_delta", _BACKWARD, kernel="delta", params=lambda a: _types(a, "O"))
 
 
-def _of(name: str, source: str | Path, kernel: str, causal: bool) -> KernelOp:
+def _of(name: str, source: str, kernel: str, causal: bool) -> KernelOp:
     """One of the operators that exist with and without causal mask."""
     return register(
         f"tileir::{name}{'_causal' if causal else ''}",
@@ -40,8 +39,8 @@ def _of(name: str, source: str | Path, kernel: str, causal: bool) -> KernelOp:
 def _forward(causal: bool) -> KernelOp:
     """The forward operator `(Q, K, V, scale) -> (O, LSE)`, differentiable in Q, K and V."""
     forward = _of("attention", kernels.source("attention_lazy"), "attention", causal)
-    dkv = _of("attention_dkv", _BACKWARD, "attention_dkv", causal)
-    dq = _of("attention_dq", _BACKWARD, "attention_dq", causal)
+    dkv = _of("attention_dkv", _BACKWARD, "dkv", causal)
+    dq = _of("attention_dq", _BACKWARD, "dq", causal)
 
     def setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
         q, k, v, scale = inputs
@@ -54,11 +53,11 @@ def _forward(causal: bool) -> KernelOp:
         if grad_o is None and grad_lse is None:
             return None, None, None, None
         grad_o = o.new_zeros(o.shape) if grad_o is None else grad_o.contiguous()
-        delta = _delta(o, grad_o)
+        nl, nd = _delta(o, grad_o, lse)
         if grad_lse is not None:  # the derivative of the log-sum-exp by a score is its probability, too
-            delta = delta - grad_lse
-        dk, dv = dkv(q, k, v, grad_o, lse, delta, ctx.scale)
-        return dq(q, k, v, grad_o, lse, delta, ctx.scale), dk, dv, None
+            nd = nd + grad_lse
+        dk, dv = dkv(q, k, v, grad_o, nl, nd, ctx.scale)
+        return dq(q, k, v, grad_o, nl, nd, ctx.scale), dk, dv, None
 
     forward.op.register_autograd(backward, setup_context=setup)
     return forward

@@ -405,6 +405,47 @@ declare(
 )
 
 
+# Exchanges between lanes
+
+
+def _swap(c: Check) -> Sequence[Type]:
+    a, b, lane = _fragment(c, 0), _fragment(c, 1), c.attrs["lane"]
+    if a != b:
+        c.fail("E0374", f"{a} and {b} cannot be exchanged", 1, legal=str(a))
+    if not isinstance(lane, int) or not 0 <= lane < LANES.bit_length() - 1:
+        c.fail("E0306", f"attribute 'lane' of '{c.name}' cannot be {lane}", legal="0 to 5")
+    return [a, b]
+
+
+def _swap_value(ctx: Any, op: Any, args: Sequence[Any]) -> Any:
+    a, b = args
+    bit = 1 << op.attrs["lane"]
+    lanes = np.arange(LANES)
+    upper = (lanes & bit != 0)[None, :, None]
+    return np.where(upper, b[:, lanes ^ bit], a), np.where(upper, b, a[:, lanes ^ bit])
+
+
+declare(
+    OpDef(
+        "swap_fragments",
+        "Two fragments after the bit `lane` of the lane number and the number of the fragment have changed places: the lanes of the first "
+        "in which the bit is set exchange their elements with the lanes of the second in which it is not.",
+        ("a", "b"),
+        _swap,
+        attrs=(AttrSpec("lane", "int", doc="bit of the lane number, 0 to 5"),),
+        level="wave",
+        category="fragments",
+        semantics=_swap_value,
+        example=(
+            "%f = split_registers(%held) : fragment<f32[2]>\n"
+            "%a = slice_fragment<at = 0>(%f) : fragment<f32[1]>\n"
+            "%b = slice_fragment<at = 1>(%f) : fragment<f32[1]>\n"
+            "%c, %d = swap_fragments<lane = 5>(%a, %b) : fragment<f32[1]>, fragment<f32[1]>"
+        ),
+    )
+)
+
+
 # Matrix instructions
 
 

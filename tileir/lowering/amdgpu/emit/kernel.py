@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tileir.ir import reports
 from tileir.ir.binding import written_views
@@ -115,6 +115,7 @@ class _Ops:
             "copy_async_part": fragments.copy_part,
             "load_fragment": fragments.load_global,
             "fold_fragment": reduce.fold,
+            "swap_fragments": lanes.swap_fragments,
             "mfma": fragments.mfma,
             "schedule_fence": fragments.fence,
             "barrier_of": fragments.barrier_of,
@@ -241,7 +242,8 @@ def register_attributes(kernel: Kernel, target: Target) -> list[str]:
     waves = kernel.attrs["waves"]
     assert isinstance(waves, int)
     products = [op for op in kernel.walk() if op.name in ("mma", "mfma")]
-    # Not "0", and LLVM takes the form of matrix instructions that accumulates in the accumulation file, for all of them.
+    # LLVM takes the form that accumulates in the accumulation file for matrix instructions whose result has at most as many registers as
+    # the least number stated: all of them, unless some of more registers are to stay in the vector file.
     if not any(op.attrs.get("file") == "accumulation" for op in products):
         return ['["amdgpu-agpr-alloc", "0"]']
     per_simd = max(1, waves // target.simds_per_cu)
@@ -249,7 +251,20 @@ def register_attributes(kernel: Kernel, target: Target) -> list[str]:
     if per_simd > 1:  # one budget for both files: exactly what the accumulators take, the rest are vector registers
         needed = peak(kernel).most_accumulation
         most = min(most, -(-needed // ACCUM_OFFSET_GRANULE) * ACCUM_OFFSET_GRANULE)
-    return [f'["amdgpu-agpr-alloc", "{most}"]', f'["amdgpu-waves-per-eu", "{per_simd},{per_simd}"]']
+    least = accumulation_form(products)
+    span = f"{least},{most}" if least else str(most)
+    return [f'["amdgpu-agpr-alloc", "{span}"]', f'["amdgpu-waves-per-eu", "{per_simd},{per_simd}"]']
+
+
+def accumulation_form(products: Sequence[Op]) -> int:
+    """Registers of the largest result of a matrix instruction that stays in the accumulation file, if all those of the others, in the vector
+    file, are larger; 0 if the text has no such two kinds."""
+    registers = {
+        file: {op.attrs["instr"][0] * op.attrs["instr"][1] // WAVE for op in products if (op.attrs.get("file") == file)}  # type: ignore[index]
+        for file in ("accumulation", "vector")
+    }
+    here, others = registers["accumulation"], registers["vector"]
+    return max(here) if here and others and max(here) < min(others) else 0
 
 
 def _module(s: State) -> str:

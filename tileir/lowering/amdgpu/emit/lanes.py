@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tileir.ir.core import Op
-from tileir.ir.types import Elem, TileType
+from tileir.ir.types import Elem, FragmentType, TileType
 from tileir.layout import Layout
 from tileir.lowering.amdgpu.emit.coords import lane, linear
 from tileir.lowering.amdgpu.emit.state import State
@@ -146,6 +146,27 @@ def swap(s: State, op: Op) -> None:
     if not lane_code.can_swap(via, lane, s.target):
         raise s.unsupported(f"'swap_lanes' of lane bit {lane} by {via}", op.loc, "ds_bpermute")
     _step(s, op, lambda m, words, shape: lane_code.swap(m, words, shape, register, lane, via, s.target))
+
+
+def swap_fragments(s: State, op: Op) -> None:
+    """Register by register, by the instruction that swaps rows of lanes."""
+    lane, t = op.attrs["lane"], op.operands[0].type
+    assert isinstance(lane, int) and isinstance(t, FragmentType)
+    if not lane_code.can_swap("permlane_swap", lane, s.target):
+        raise s.unsupported(f"'swap_fragments' of lane bit {lane}", op.loc, "swap_lanes of a tile")
+    if t.count * t.elem.bits % DWORD_BITS or t.elem.bits > DWORD_BITS:
+        raise s.unsupported(f"'swap_fragments' of {t}", op.loc, "fragments of whole registers")
+    w, count = s.w, t.count * t.elem.bits // DWORD_BITS
+    held, words = vector_type(scalar_type(t.elem), t.count), vector_type("i32", count)
+    pair = [w.bitcast(s.scalar(v), held, words) for v in op.operands]
+    if count > 1:
+        columns = zip(*([w.extract(v, i, words) for i in range(count)] for v in pair), strict=True)
+    else:
+        columns = [tuple(pair)]
+    emitter = Emitter(s)
+    swapped = [emitter.swap(a, b, lane) for a, b in columns]
+    for v, parts in zip(op.results, zip(*swapped, strict=True), strict=True):
+        s.values[v] = w.bitcast(w.pack(list(parts), "i32") if count > 1 else parts[0], words, held)
 
 
 def shuffle(s: State, op: Op) -> None:

@@ -401,7 +401,7 @@ def slab_sources(s: State, op: Op) -> tuple[tuple[int, int, int], ...]:
 
 def ragged(t: SharedType) -> list[bool]:
     """Per dimension of a buffer, whether a direct copy also fills places past the tile."""
-    return list(lds_sources.beyond(buffer_layout(t)))
+    return list(lds_sources.beyond(buffer_layout(t)))[-len(t.shape) :]
 
 
 def slab(s: State, op: Op, i: int) -> Slab:
@@ -422,7 +422,10 @@ def slab(s: State, op: Op, i: int) -> Slab:
     like, rows, cols = slab_sources(s, op)[i]
     row, col = lds_sources.source(w, shared, image(like))
     whole = (i + 1) * waves * size <= _copied_bytes(shared)
-    return Slab(number(i), image(i), [Coordinate(row, rows), Coordinate(col, cols)], whole)
+    t = op.operands[-1].type
+    assert isinstance(t, SharedType)
+    coords = [Coordinate(row, rows), Coordinate(col, cols)][-len(t.shape) :]  # one dimension is a row
+    return Slab(number(i), image(i), coords, whole)
 
 
 def copy_direct(s: State, op: Op, part: int | None = None) -> None:

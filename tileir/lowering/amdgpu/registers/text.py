@@ -23,7 +23,7 @@ _OP = re.compile(r'"?([\w.]+)"?')
 _PICKS = re.compile(r"\[([-\d, ]+)\]")
 _VECTOR = re.compile(r"vector<(\d+)x(.+)>$")
 _WIDTH = re.compile(r"\d+")
-_AGPRS = re.compile(r'"amdgpu-agpr-alloc", "(\d+)"')
+_AGPRS = re.compile(r'"amdgpu-agpr-alloc", "(?:(\d+),)?(\d+)"')
 _WORKGROUP = re.compile(r'"amdgpu-flat-work-group-size", "(\d+)')
 _LDS = re.compile(r"@lds\(\).*!llvm\.array<(\d+) x i8>")
 
@@ -108,6 +108,9 @@ class Function:
     agprs: int
     threads: int
     lds: int
+    least_agprs: int = (
+        0  # larger results of matrix instructions stay in the vector file; 0: none do, if there are any `agprs`
+    )
     definitions: dict[str, Instruction] = field(default_factory=dict[str, Instruction])
     needed: set[str] = field(default_factory=set[str])
     incoming: dict[str, list[list[str]]] = field(default_factory=dict[str, "list[list[str]]"])
@@ -189,9 +192,10 @@ def read(text: str) -> Function:
     return Function(
         params,
         blocks,
-        int(agprs[1]) if agprs else 0,
+        int(agprs[2]) if agprs else 0,
         int(threads[1]) if threads else 64,
         int(lds[1]) if lds else 0,
+        int(agprs[1]) if agprs and agprs[1] else 0,
     )
 
 

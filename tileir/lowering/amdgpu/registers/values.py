@@ -235,7 +235,8 @@ class _Kinds:
         if op.startswith(_UNIFORM):
             return SCALAR
         if i.is_product:
-            return ACCUMULATION if self.function.agprs else VECTOR
+            small = not self.function.least_agprs or t.dwords <= self.function.least_agprs
+            return ACCUMULATION if self.function.agprs and small else VECTOR
         if op == "llvm.inline_asm":
             found = _ASM_FILE.search(i.text)
             return _ASM_FILES[found[1]] if found else VECTOR
