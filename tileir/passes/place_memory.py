@@ -174,7 +174,7 @@ def stage(kernel: Kernel, staged: Collection[Op], target: Target, depths: Mappin
     def allocate(rw: Rewriter, op: Op) -> None:
         # Element-wise copies are the fallback: they take one buffer, whatever the schedule says of the fast way.
         depth = op.attrs.get("depth") or depths.get(op)
-        attrs = {"depth": depth} if depth and is_fast(op) else {}
+        attrs: dict[str, AttrValue] = {"depth": depth} if depth and is_fast(op) else {}
 
         def buffer(turned: bool) -> Value:
             type = buffer_type(op, turned)
