@@ -6,7 +6,8 @@ import itertools
 
 import pytest
 
-from tests.kernels.harness import CHIPS, scheduled_gemm
+from tests.kernels.attention import source
+from tests.kernels.harness import CHIPS, compiled, scheduled_gemm
 from tests.lowering.test_contract import final, patched
 from tileir.ir.core import Kernel, Op
 from tileir.ir.rewriter import Rewriter, rewrite
@@ -109,3 +110,52 @@ def test_a_weaker_wait_is_seen() -> None:
 
     codes = {d.code for d in check(patched(compiled.hsaco, weaken), final(compiled))}
     assert codes == {"W0905"}
+
+
+# Loops that compute between their products: guards in them, of which LLVM moves the region out of the way
+
+
+def attention(name: str, chip: str) -> Compiled:
+    params = (("D", 64),) if chip == "gfx950" else (("AWAY", True),)
+    return compiled(source(name), chip, params)
+
+
+@pytest.mark.parametrize(
+    ("name", "chip"),
+    [("attention_prescaled", "gfx950"), pytest.param("attention_lazy", "gfx942", marks=pytest.mark.nightly)],
+)
+def test_a_woven_loop_with_guards_has_the_order_of_the_text(name: str, chip: str) -> None:
+    """And every kind of damage to it is seen: by exchange in the code, and by texts that say something else."""
+    made = attention(name, chip)
+    kernel = final(made)
+    (loop,) = scheduled_loops(kernel)
+    guards = [op for op in loop.regions[0].ops if op.name == "guard"]
+    assert guards and len(slots(loop, True)) > 40
+    assert check(made.hsaco, kernel) == []
+    hot = inspect(made.hsaco).kernel.hot_loop
+    assert hot is not None
+    items = inspect(made.hsaco).kernel.flow.items_of(hot.blocks)
+    read = next(i for i in items if i.name.startswith("ds_read"))
+    product = [i for i in items if i.name.startswith("v_mfma") and i.address > read.address][2]
+    raw = {read.address: product.raw, product.address: read.raw}
+    assert "W0909" in {d.code for d in check(patched(made.hsaco, lambda item: raw.get(item.address)), kernel)}
+    for op, number in (("shared_load_fragment", 1), ("mfma", 3)):
+        assert {d.code for d in check(made.hsaco, moved(kernel, op, number))} == {"W0909"}
+    assert {d.code for d in check(made.hsaco, before_guard(kernel, loop, guards[0]))} == {"W0909"}
+
+
+def before_guard(kernel: Kernel, loop: Op, guard: Op) -> Kernel:
+    """The text with the first access of LDS behind a guard before it."""
+    ops = loop.regions[0].ops
+    at = ops.index(guard)
+    read = next(op for op in ops[at:] if op.name.startswith(("shared_load", "shared_store")))
+    maps = [v.owner for v in read.operands if v.owner in ops[at:]]
+
+    def rule(rw: Rewriter, op: Op) -> bool:
+        if op is guard:
+            for early in (*maps, read):
+                assert early is not None
+                rw.copy(early)
+        return op is read or op in maps
+
+    return rewrite(kernel, rule)

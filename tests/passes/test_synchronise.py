@@ -308,6 +308,35 @@ def test_counted_waits_of_experts_are_understood() -> None:
 
 
 @pytest.mark.parametrize(
+    ("between", "missing"),
+    [
+        ("wait<vm = 1>()\n  barrier()", None),
+        ("wait<vm = 2>()\n  barrier()", "no wait<vm = 1>() and barrier()"),
+        ("barrier()\n  wait<vm = 1>()", "no barrier()"),
+        ("wait<lgkm = 0>()\n  barrier()", "no wait<vm = 1>() and barrier()"),
+    ],
+)
+def test_a_text_that_is_synchronised_gets_nothing(between: str, missing: str | None) -> None:
+    """`with(synchronised = true)`: what is missing is named and not added."""
+    kernel = wave_kernel(
+        "  copy_async<bytes = 16>(%A[%z +: 32, %z +: 32], %s)\n  copy_async<bytes = 16>(%A[%z +: 32, %z +: 32], %t)\n"
+        f"  {between}\n  %a = shared_load(%s) : tile<f32[32, 32]>\n"
+        "  store<bytes = 4, via = global>(%a, %B[%z +: 32, %z +: 32])",
+        args="%A: global<f32[64, 64]>, %B: global<f32[64, 64]>",
+        attrs=", synchronised = true",
+    )
+    context = Context(get("gfx950"), Module([kernel]))
+    if missing is None:
+        assert PASS.run(kernel, context) is kernel
+        return
+    with pytest.raises(CompileError) as caught:
+        PASS.run(kernel, context)
+    (d,) = caught.value.diagnostics
+    assert d.code == "E1030" and missing in d.message and "'shared_load' of %s" in d.message
+    assert "'copy_async' to %s" in d.message and (d.loc.line, d.notes[0].loc and d.notes[0].loc.line) == (14, 10)
+
+
+@pytest.mark.parametrize(
     "order", ["wait<vm = 0>()\n  barrier()", "barrier()\n  wait<vm = 0>()", "barrier()", "wait<lgkm = 0>()\n barrier()"]
 )
 def test_a_barrier_before_the_wait_proves_nothing(order: str) -> None:

@@ -17,6 +17,8 @@ earlier one must be visible; with one wave, complete. The pass follows the pendi
 loops to a fixpoint, and puts what is missing directly before the access that needs it; what proves unnecessary in
 the end is taken out again. Registers are not its concern: the code generator waits for those itself.
 
+A kernel that says `with(synchronised = true)` gets nothing: it is as its author wants it, and what is missing is an error.
+
 Reads of LDS first move down past writes of other buffers to the first op that needs them, so that one wait and one
 barrier serve several buffers.
 """
@@ -341,6 +343,9 @@ class _Analysis:
 
 
 def _run(kernel: Kernel, ctx: Context) -> Kernel:
+    if kernel.attrs.get("synchronised") is True:
+        check_synchronised(kernel)
+        return kernel
     kernel = rewrite(kernel, lambda rw, op: False)
     sink_reads(kernel)
     memory = Memory(kernel)

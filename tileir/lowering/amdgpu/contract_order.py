@@ -3,6 +3,8 @@
 A fence in the text, and a barrier, is a place across which nothing moves. What stands between two of them – matrix instructions,
 reads and writes of LDS, direct copies, loads – is a *slot*; within it, the machine scheduler may exchange instructions. So the code
 has the order of the text if it can be cut into the same slots with the same instructions in each, which is checked here one by one.
+A guard ends a slot as well. Its region only computes, so it does not matter where in the code it stands; loops with a guard begin
+behind it in the code, since LLVM puts the test at their end.
 """
 
 from __future__ import annotations
@@ -12,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import field
 
 from tileir.codeobject import CodeObject
-from tileir.ir.core import Kernel, Op
+from tileir.ir.core import Kernel, Op, Value
 from tileir.ir.location import Loc
-from tileir.ir.types import FragmentType
+from tileir.ir.types import FragmentType, TileType
 from tileir.lowering.amdgpu.contract_waits import Deviation, matrix_regions
 from tileir.records import dataclass
 from tileir.simulator.inspect import classify
@@ -29,6 +31,8 @@ _TEXT = {
     "shared_store_fragment": "write to LDS",
     "copy_async_part": "direct copy",
     "load_fragment": "load",
+    "load": "load",
+    "shared_store": "write to LDS",
     "barrier": "barrier",
 }
 _CODE = {
@@ -40,12 +44,13 @@ _CODE = {
     classify.LOAD: "load",
     classify.BARRIER: "barrier",
 }
-_WHOLE = ("shared_load", "shared_load_transposed", "shared_store", "copy_async", "copy", "load", "mma", "store")
+# Whole tiles of which it is not known here how many instructions they take.
+_WHOLE = ("shared_load", "shared_load_transposed", "copy_async", "copy", "mma", "store")
 
 
-_BYTES = ("read of LDS", "write to LDS")
+_BYTES = ("read of LDS", "write to LDS", "load")
 Event = tuple[str, int]
-"""Kind of an instruction, and the bytes of a lane for accesses to LDS, 1 for others."""
+"""Kind of an instruction, and the bytes of a lane for loads and accesses to LDS, which LLVM may join, 1 for others."""
 
 
 @dataclass
@@ -57,12 +62,17 @@ class Slot:
 
 
 def scheduled_loops(kernel: Kernel) -> Iterator[Op]:
-    """Innermost loops whose matrix instructions stand in the text one by one, and that hold nothing of unknown length."""
+    """Innermost loops whose matrix instructions stand in the text one by one, and that hold nothing of unknown length. Guards may be in
+    them whose regions only compute."""
     for op in kernel.walk():
+        if op.name != "for" or not any(o.name == "mfma" for o in op.regions[0].ops):
+            continue
         inner = [o for o in op.walk() if o is not op]
-        if op.name == "for" and any(o.name == "mfma" for o in inner):
-            if not any(o.regions or o.name in _WHOLE for o in inner):
-                yield op
+        cold = [o for guard in op.regions[0].ops if guard.name == "guard" for o in guard.walk()]
+        if any((o.regions and o not in cold) or o.name in _WHOLE for o in inner):
+            continue
+        if not any(o.name in _TEXT or (o.regions and o.name != "guard") for o in cold):
+            yield op
 
 
 def slots(loop: Op, barriers: bool) -> list[Slot]:
@@ -70,7 +80,7 @@ def slots(loop: Op, barriers: bool) -> list[Slot]:
     found: list[Slot] = []
     open_ = False
     for op in loop.regions[0].ops:
-        if op.name == "schedule_fence" or (op.name == "barrier" and not barriers):
+        if op.name in ("schedule_fence", "guard") or (op.name == "barrier" and not barriers):
             open_ = False
             continue
         kind = _TEXT.get(op.name)
@@ -78,16 +88,18 @@ def slots(loop: Op, barriers: bool) -> list[Slot]:
             continue
         if not open_ or op.name == "barrier":
             found.append(Slot(op.loc))
-        found[-1].kinds[kind] += _bytes(op) if kind in _BYTES else 1
+        found[-1].kinds[kind] += _bytes((op.results or op.operands)[0]) if kind in _BYTES else 1
         open_ = op.name != "barrier"
     return found
 
 
-def _bytes(op: Op) -> int:
-    """Bytes a lane of a read or write of LDS."""
-    t = (op.results or op.operands)[0].type
-    assert isinstance(t, FragmentType)
-    return t.count * t.elem.bits // 8
+def _bytes(v: Value) -> int:
+    """Bytes that a lane holds of a fragment or tile."""
+    t = v.type
+    if isinstance(t, FragmentType):
+        return t.count * t.elem.bits // 8
+    assert isinstance(t, TileType) and t.layout is not None
+    return t.layout.num_registers * t.elem.bits // 8
 
 
 def order(code: CodeObject, kernel: Kernel, flow: Flow) -> list[Deviation]:
@@ -104,7 +116,7 @@ def order(code: CodeObject, kernel: Kernel, flow: Flow) -> list[Deviation]:
         versions = [e for e in emitted if _total(e) == total]
         faults = [_first_fault(wanted, e) for e in versions]
         if faults and all(faults) and any(_is_turned(wanted, e) for e in versions):
-            continue  # copies under a mask make LLVM begin the loop elsewhere
+            continue  # copies under a mask, and guards, make LLVM begin the loop elsewhere
         legal = "the instructions of the text between its fences"
         if not versions:
             text = "no loop of the code has the instructions of this one"
