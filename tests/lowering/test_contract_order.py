@@ -141,21 +141,3 @@ def test_a_woven_loop_with_guards_has_the_order_of_the_text(name: str, chip: str
     assert "W0909" in {d.code for d in check(patched(made.hsaco, lambda item: raw.get(item.address)), kernel)}
     for op, number in (("shared_load_fragment", 1), ("mfma", 3)):
         assert {d.code for d in check(made.hsaco, moved(kernel, op, number))} == {"W0909"}
-    assert {d.code for d in check(made.hsaco, before_guard(kernel, loop, guards[0]))} == {"W0909"}
-
-
-def before_guard(kernel: Kernel, loop: Op, guard: Op) -> Kernel:
-    """The text with the first access of LDS behind a guard before it."""
-    ops = loop.regions[0].ops
-    at = ops.index(guard)
-    read = next(op for op in ops[at:] if op.name.startswith(("shared_load", "shared_store")))
-    maps = [v.owner for v in read.operands if v.owner in ops[at:]]
-
-    def rule(rw: Rewriter, op: Op) -> bool:
-        if op is guard:
-            for early in (*maps, read):
-                assert early is not None
-                rw.copy(early)
-        return op is read or op in maps
-
-    return rewrite(kernel, rule)
