@@ -354,6 +354,37 @@ def test_a_barrier_before_the_wait_proves_nothing(order: str) -> None:
             check_synchronised(kernel)
 
 
+BRANCH = "%p = lt(%z, %n) : i1\nif %p {{\n{}\nyield\n}}"
+ROUND = "for %i = %z to %n step %one {{\n{}\nyield\n}}"
+GROUPS = {
+    "one branch": (BRANCH.format("barrier_of<half = 1>()") + "\nbarrier_of<half = 0>()", 2, 1),
+    "the other branch": (
+        BRANCH.format("yield\n} else {\nbarrier_of<half = 0>()") + "\nbarrier_of<half = 1>()",
+        4,
+        1,
+    ),
+    "an iteration": (ROUND.format("barrier()\nbarrier_of<half = 0>()"), 2, 0),
+    "a nested branch": (ROUND.format(BRANCH.format("barrier_of<half = 1>()") + "\nbarrier_of<half = 0>()"), 3, 2),
+    "the whole kernel": ("barrier_of<half = 1>()\nbarrier()", 0, None),
+}
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_groups_count_the_same_barriers_on_every_path(name: str) -> None:
+    """Case barrier-parity: the barrier of one half is named, and the region through which the halves differ."""
+    body, line, region = GROUPS[name]
+    with pytest.raises(CompileError) as caught:
+        check_synchronised(wave_kernel(body, waves=8))
+    (d,) = caught.value.diagnostics
+    assert d.code == "E1034" and "barriers" in d.message and d.legal and d.loc.line == 10 + line
+    assert [n.loc.line - 10 for n in d.notes if n.loc is not None] == ([] if region is None else [region])
+
+
+@pytest.mark.parametrize("shape_", [BRANCH, ROUND])
+def test_groups_may_meet_again_within_a_region(shape_: str) -> None:
+    check_synchronised(wave_kernel(shape_.format("barrier_of<half = 1>()\nbarrier()\nbarrier_of<half = 0>()"), waves=8))
+
+
 def test_a_barrier_inside_a_guard_is_rejected() -> None:
     kernel = wave_kernel(
         "  %m = fill(%f) : tile<f32[32, 1]>\n  %need = lt(%m, %f) : tile<i1[32, 1]>\n"
