@@ -2,10 +2,10 @@
 
     python benchmarks/compile_time.py --triton-python /path/to/venv/bin/python
 
-Two figures per chip, each the median of several repetitions that alternate between the two compilers:
+Figures per chip, each the median of several repetitions that alternate between the two compilers:
 
 * process: a fresh Python process from start to end: imports, one compile, exit. The first one, which writes bytecode where there is
-  none yet, is not counted.
+  none yet, is not counted. Its processor time, that of the processes that it starts included, depends less on what else runs.
 * call: one compile in a process whose imports are done. The kernel has a new name each time, so no cache answers; one
   compile before the first repetition is not counted.
 
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import statistics
 import sys
 from collections.abc import Callable, Sequence
@@ -30,6 +31,7 @@ from products import Product
 
 GEMM = Path(__file__).resolve().parent.parent / "examples" / "gemm.tile"
 CHIPS = ("gfx942", "gfx950")
+PROCESSOR = "its processor time"
 
 # Which steps of each compiler do comparable work. ("contract" compares the code with the IR; Triton has no such step.) What a
 # compile call takes beyond its steps is "rest".
@@ -45,12 +47,13 @@ STAGES = {
 
 @dataclass
 class Samples:
-    """What was measured of one compiler on one chip, in seconds; `steps` are those of the calls."""
+    """What was measured of one compiler on one chip, in seconds; `steps` are those of the calls, `processor` is of the processes."""
 
     process: list[float] = field(default_factory=list[float])
     call: list[float] = field(default_factory=list[float])
     steps: list[dict[str, float]] = field(default_factory=list[dict[str, float]])
     stats: dict[str, Any] = field(default_factory=dict[str, Any])
+    processor: list[float] = field(default_factory=list[float])
 
 
 def job(compiler: Compiler, chip: str) -> Job:
@@ -76,9 +79,11 @@ def measure(found: Sequence[Compiler], chips: Sequence[str], repetitions: int) -
         for chip in chips:
             for c in found:
                 progress(f"process, {c.name}, {chip}")
+                before = _processor_seconds()
                 seconds = time_process(c, job(c, chip))
                 if i:  # the first one writes bytecode, as installing does
                     samples[chip][c.name].process.append(seconds)
+                    samples[chip][c.name].processor.append(_processor_seconds() - before)
     servers = {c.name: Server(c) for c in found}
     try:
         for i in range(repetitions + 1):
@@ -100,9 +105,18 @@ def measure(found: Sequence[Compiler], chips: Sequence[str], repetitions: int) -
     return samples
 
 
+def _processor_seconds() -> float:
+    """Of all children that have ended, and of theirs."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def medians(name: str, s: Samples) -> dict[str, float]:
     """Milliseconds: process, call, and the stages of the call."""
-    out = {"process": statistics.median(s.process), "call": statistics.median(s.call)}
+    out = {"process": statistics.median(s.process)}
+    if s.processor:
+        out[PROCESSOR] = statistics.median(s.processor)
+    out["call"] = statistics.median(s.call)
     for stage, steps in STAGES.items():
         out[stage] = statistics.median(sum(x.get(k, 0.0) for k in steps[name]) for x in s.steps)
     known = [k for steps in STAGES.values() for k in steps[name]]
@@ -123,7 +137,7 @@ def report(samples: dict[str, dict[str, Samples]], repetitions: int, say: Callab
         say(f"\n{chip}, medians of {repetitions} in ms")
         say(f"  {'':24}{'TileIR':>9}" + (f"{'Triton':>9}{'ratio':>9}" if both else ""))
         for key, ours in figures["tileir"].items():
-            label = key if key in ("process", "call") else "  " + key
+            label = key if key in ("process", PROCESSOR, "call") else "  " + key
             line = f"  {label:24}{ours:9.1f}"
             if both:
                 theirs = figures["triton"][key]

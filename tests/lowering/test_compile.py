@@ -15,10 +15,12 @@ from tests.kernels.harness import CHIPS, library
 from tileir import kernels
 from tileir.codeobject import CodeObject
 from tileir.frontend import parse
-from tileir.ir.core import Module
-from tileir.ir.diagnostics import CompileError
+from tileir.ir.core import Kernel, Module
+from tileir.ir.diagnostics import CompileError, error
 from tileir.ir.printer import print_module
+from tileir.lowering.amdgpu import compile as compile_module
 from tileir.lowering.amdgpu.compile import Options, compile_kernel, resume
+from tileir.passes import manager
 from tileir.passes.manager import run_pipeline
 from tileir.simulator.decoder import disassemble
 
@@ -187,3 +189,25 @@ def test_lines_point_into_the_first_file_after_resuming(name: str) -> None:
     places = [whole.line_table.lookup(first.entry_address + i) for i in range(0, len(first.code), 4)]
     assert {p.file for p in places if p is not None} == {"author.tile"}
     assert places == [resumed.line_table.lookup(second.entry_address + i) for i in range(0, len(second.code), 4)]
+
+
+def test_checks_beside_code_generation_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(kernel: Kernel) -> None:
+        raise error("E0303", "refused", kernel.loc)
+
+    source = parse(kernels.source("vector_add"), "vector_add.tile")
+    monkeypatch.setattr(manager, "verify", refuse)
+    with pytest.raises(CompileError) as caught:
+        compile_kernel(source, "", "gfx950")
+    assert caught.value.diagnostics[0].message == "refused" and caught.value.sources == source.sources
+
+    def fail(*_: object, **__: object) -> str:
+        raise AssertionError("of the text that the checks refuse")
+
+    monkeypatch.setattr(compile_module, "emit_module", fail)
+    with pytest.raises(CompileError, match="refused"):
+        compile_kernel(source, "", "gfx950")
+    monkeypatch.undo()
+    monkeypatch.setattr(compile_module, "emit_module", fail)
+    with pytest.raises(AssertionError, match="of the text"):
+        compile_kernel(source, "", "gfx950")

@@ -11,7 +11,7 @@ import pytest
 
 from tileir.frontend import parse
 from tileir.ir.core import Kernel, Module, Op
-from tileir.ir.diagnostics import CompileError, Log
+from tileir.ir.diagnostics import CompileError, Log, error
 from tileir.ir.printer import print_module
 from tileir.ir.rewriter import Rewriter, rewrite
 from tileir.passes import manager
@@ -179,3 +179,27 @@ def test_a_kernel_that_no_small_input_satisfies_is_reported(with_pass: object) -
     text = TEXT.replace("%zero =", "assume(M == 12345)\n  %zero =")
     run_pipeline(module(text), "k", "gfx950", verify_each="run", log=log)
     assert [d.code for d in log.diagnostics] == ["W1001"]
+
+
+def test_last_checks_may_be_left_to_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    source, checks = module(), list[manager.Check]()
+    kernel = run_pipeline(source, "k", "gfx950", later=checks).kernel
+    assert len(checks) == 1 + len(pipeline()[-1].pass_.establishes)
+    for check in checks:
+        check()
+    checked: list[Kernel] = []
+
+    def refuse(kernel: Kernel) -> None:
+        checked.append(kernel)
+        raise error("E0303", "no", kernel.loc)
+
+    monkeypatch.setattr(manager, "verify", refuse)
+    again: list[manager.Check] = []
+    final = run_pipeline(source, "k", "gfx950", later=again).kernel
+    assert not checked and final == kernel
+    with pytest.raises(CompileError) as caught:
+        for check in again:
+            check()
+    assert checked == [final] and caught.value.sources == source.sources
+    with pytest.raises(CompileError):
+        run_pipeline(source, "k", "gfx950")

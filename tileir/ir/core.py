@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import field
+from itertools import chain
 from typing import Any
 
 from tileir.ir.expr import Expr
@@ -128,10 +129,17 @@ class Block:
         self.ops: list[Op] = ops or []
 
     def walk(self) -> Iterator[Op]:
-        for op in self.ops:
-            yield op  # not by `op.walk()`: most ops have no regions, and generators take time
-            for region in op.regions:
-                yield from region.walk()
+        """Every op in program order, nested ones after the op that holds them."""
+        # A stack and no generators in generators: each of those would be woken for every op below it.
+        pending = [iter(self.ops)]
+        while pending:
+            for op in pending[-1]:
+                yield op
+                if op.regions:
+                    pending.append(chain.from_iterable(region.ops for region in op.regions))
+                    break
+            else:
+                pending.pop()
 
     @property
     def terminator(self) -> Op:

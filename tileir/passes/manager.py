@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import field
+from functools import partial
 
 from tileir.ir.collector import collect_if_much, collector_paused
 from tileir.ir.core import Kernel, Module
@@ -27,6 +28,7 @@ from tileir.target import get as get_target
 from tileir.target import names as target_names
 
 PrintAfter = Callable[[str, Kernel], None]
+Check = Callable[[], None]
 VERIFY_MODES = ("off", "verify", "run")
 
 
@@ -101,6 +103,7 @@ def run_pipeline(
     verify_each: str = "off",
     log: Log | None = None,
     clock: Callable[[], float] = time.perf_counter,
+    later: list[Check] | None = None,
 ) -> Result:
     """Runs the steps from `start_from` (the first one) to `stop_after` (the last one), both included.
 
@@ -113,6 +116,8 @@ def run_pipeline(
         verify_each: "verify" runs the IR verifier after every pass; "run" also interprets the kernel before and after
             each pass on small inputs and compares.
         clock: seconds, for the timings of the passes.
+        later: gets the checks of the final text – of the forms that the last step establishes, and the IR verifier – instead of having
+            them run here: for a caller that can do so while something else works. Each raises CompileError.
 
     Raises:
         CompileError: with the sources of the module attached; also where the kernel adds values against different references of a
@@ -131,9 +136,20 @@ def run_pipeline(
         check_references(kernel)
         check_priorities(kernel)
         with collector_paused():
-            _run(steps, result, print_after, verify_each, clock)
-            verify(result.kernel)
+            last = _run(steps, result, print_after, verify_each, clock)
+            last.append(lambda: verify(result.kernel))
+            for check in last if later is None else ():
+                check()
+        if later is not None:
+            later += [partial(_with_sources, check, module) for check in last]
         return result
+    except CompileError as e:
+        raise CompileError(e.diagnostics, e.sources or module.sources) from e
+
+
+def _with_sources(check: Check, module: Module) -> None:
+    try:
+        check()
     except CompileError as e:
         raise CompileError(e.diagnostics, e.sources or module.sources) from e
 
@@ -159,7 +175,9 @@ def select_steps(kernel: Kernel, start_from: str | None, stop_after: str | None)
 
 def _run(
     steps: Sequence[Step], result: Result, print_after: PrintAfter | None, verify_each: str, clock: Callable[[], float]
-) -> None:
+) -> list[Check]:
+    """Runs the steps and their checks, but for those of the forms that the last step establishes: they are returned."""
+    last: list[Check] = []
     sample = replay.sample(result.kernel) if verify_each == "run" else None
     if verify_each == "run" and sample is None:
         result.context.log.warning(
@@ -187,7 +205,11 @@ def _run(
         if after is not before:
             holds = set()
         for form in sorted(step.pass_.establishes):
-            _established(form, step.label, after, result.context.target)
+            check = partial(_established, form, step.label, after, result.context.target)
+            if step is steps[-1]:
+                last.append(check)
+            else:
+                check()
             holds.add(form)
         if verify_each != "off":
             _verify(step.label, after)
@@ -196,6 +218,7 @@ def _run(
         if print_after is not None:
             print_after(step.label, after)
         collect_if_much()
+    return last
 
 
 def _require(form: str, pass_: Pass, kernel: Kernel, *, chip: Target, resumed: bool) -> None:

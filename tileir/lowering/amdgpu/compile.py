@@ -184,10 +184,12 @@ def _compile_once(module: Module, kernel: str, target: str, options: Options, lo
     source = find_kernel(module, kernel)
     worker = worker_for(worker_options(source))
     worker.start()
+    checks: list[Callable[[], None]] = []
     result = run_pipeline(
         module,
         kernel,
         target,
+        later=checks,
         schedule=options.schedule,
         whole_tiles=options.whole_tiles,
         start_from=options.start_from,
@@ -209,15 +211,54 @@ def _compile_once(module: Module, kernel: str, target: str, options: Options, lo
             raise CompileError(e.diagnostics, module.sources) from e
         finally:
             timings["emit"] += time.perf_counter() - start
+            meanwhile.begin()
 
-    threading.Thread(target=_prepare_check, args=(chip,), daemon=True).start()  # this process is idle until code comes
-    compiled = _generate("mlir", text, chip, _attempts(source), options, log, module, source.loc, result.kernel)
+    printed: list[str] = []
+    meanwhile = _Meanwhile(
+        (
+            *checks,
+            lambda: printed.append(print_module(Module([result.kernel]))),
+            lambda: _prepare_check(chip),
+        )
+    )
+    try:
+        compiled = _generate("mlir", text, chip, _attempts(source), options, log, module, source.loc, result.kernel)
+    finally:
+        meanwhile.finish()  # what it finds wrong in the text is the cause of whatever was found in the code
     compiled.kernel, compiled.final = source, result.kernel
-    compiled.texts["tile"] = print_module(Module([result.kernel]))
+    compiled.texts["tile"] = printed[0]
     compiled.timings = {**timings, **compiled.timings}
     compiled.stats["passes"] = {name: round(t * 1e3, 3) for name, t in result.timings}
     compiled.stats["unhonoured"] = list(result.context.unhonoured)
     return compiled
+
+
+class _Meanwhile:
+    """Work on the text that nobody waits for while the worker makes code of it: its last checks, its printed form."""
+
+    def __init__(self, work: Sequence[Callable[[], object]]) -> None:
+        self._work = work
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._error: BaseException | None = None
+
+    def begin(self) -> None:
+        """Starts the work, once."""
+        if self._thread.ident is None:
+            self._thread.start()
+
+    def finish(self) -> None:
+        """Waits until all is done; raises what went wrong in it."""
+        self.begin()
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+
+    def _run(self) -> None:
+        try:
+            for action in self._work:
+                action()
+        except BaseException as error:
+            self._error = error
 
 
 def _check_pressure(kernel: Kernel, target: Target, module: Module) -> None:
