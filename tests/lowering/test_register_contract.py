@@ -11,8 +11,13 @@ from tileir import kernels
 from tileir.frontend import parse
 from tileir.ir.core import Module
 from tileir.ir.diagnostics import CompileError
-from tileir.lowering.amdgpu.compile import Compiled, compile_kernel
+from tileir.ir.printer import print_module
+from tileir.lowering.amdgpu.compile import Compiled, Options, compile_kernel
+from tileir.lowering.amdgpu.emit.kernel import register_attributes
 from tileir.lowering.amdgpu.registers.advice import advice
+from tileir.passes.manager import run_pipeline
+from tileir.passes.pressure import budget
+from tileir.simulator.inspect import inspect
 from tileir.target import get
 
 SPILLS = ("vgpr_spills", "sgpr_spills", "scratch_bytes")
@@ -64,6 +69,61 @@ def twenty_views() -> str:
 
 def compiled(text: str, chip: str, schedule: str = "") -> Compiled:
     return compile_kernel(parse(text + schedule, "k.tile"), "", chip)
+
+
+def with_budget(chip: str, count: int, tile: int = 128) -> Module:
+    """The library's GEMM on four waves under a stated budget."""
+    schedule = f"\nschedule @budget of @gemm for {chip} {{\n  waves %acc 2 x 2\n  registers {count}\n}}\n"
+    return parse(kernels.source("gemm") + schedule, "gemm.tile", {"BM": tile, "BN": tile})
+
+
+@pytest.mark.parametrize(("chip", "tile", "count"), [("gfx942", 64, 64), ("gfx950", 64, 64)])
+def test_a_stated_budget_is_kept(chip: str, tile: int, count: int) -> None:
+    """By the metadata as by the instructions; without it the code takes more, in both files."""
+    free = compile_kernel(parse(kernels.source("gemm"), "gemm.tile", {"BM": tile, "BN": tile}), "", chip)
+    assert int(str(free.stats["vgprs"])) > count
+    kept = compile_kernel(with_budget(chip, count, tile), "", chip, Options(schedule="budget"))
+    assert [kept.stats[k] for k in SPILLS] == [0, 0, 0] and kept.stats["deviations"] == []
+    assert kept.final is not None and kept.final.attrs["budget"] == count
+    used = inspect(kept.hsaco).kernel.registers
+    assert used.vgprs_used + used.agprs_used <= int(str(kept.stats["vgprs"])) <= count
+
+
+def test_a_budget_comes_back_with_the_final_text() -> None:
+    final = run_pipeline(with_budget("gfx950", 96, 64), "", "gfx950", schedule="budget").kernel
+    again = parse(print_module(Module([final])), "final.tile").kernels[0]
+    target = get("gfx950")
+    assert budget(again, target) == 96
+    assert register_attributes(again, target) == register_attributes(final, target)
+    assert '["amdgpu-num-vgpr", "48"]' in register_attributes(final, target)
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_a_budget_that_cannot_be_kept_is_an_error_at_the_peak(chip: str) -> None:
+    """Accumulators of 64 registers in 64; and 24 for tiles of 32 x 32, found out by code generation."""
+    for tile, count in ((128, 64), (32, 24)):
+        module = with_budget(chip, count, tile)
+        start = time.process_time()
+        with pytest.raises(CompileError) as caught:
+            compile_kernel(module, "", chip, Options(schedule="budget"))
+        assert time.process_time() - start < 5
+        (d,) = caught.value.diagnostics
+        line = module.sources["gemm.tile"].splitlines()[d.loc.line - 1]
+        assert d.code == "E0863" and ("mma(" in line or "load(" in line or "for " in line)
+        said = next(n for n in d.notes if f"the budget of {count} registers per lane is stated here" in n.message)
+        assert (
+            said.loc is not None and f"registers {count}" in module.sources["gemm.tile"].splitlines()[said.loc.line - 1]
+        )
+        assert any("%c takes" in n.message for n in d.notes)
+
+
+def test_a_smaller_budget_moves_accumulators_to_the_vector_file() -> None:
+    """With 256 registers of its SIMD's 512 a wave gains nothing by two files."""
+    files = {
+        count: [op.attrs["file"] for op in run_pipeline(with_budget("gfx950", count), "", "gfx950", schedule="budget").kernel.walk() if op.name == "mfma"]
+        for count in (512, 256)
+    }  # fmt: skip
+    assert set(files[512]) == {"accumulation"} and set(files[256]) == {"vector"}
 
 
 @pytest.mark.parametrize("chip", CHIPS)

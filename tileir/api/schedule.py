@@ -64,3 +64,7 @@ class ScheduleBuilder:
     def registers(self, count: int) -> ScheduleBuilder:
         """The budget of registers per lane."""
         return self._add("registers", (), count=count)
+
+    def pin(self, value: Tile, file: Literal["v", "a"], first: int, last: int) -> ScheduleBuilder:
+        """The registers of the vector (v) or accumulation file (a) in which a product is summed, the last one included."""
+        return self._add("pin", (value,), file=file, first=first, last=last)

@@ -12,7 +12,7 @@ DECLARATIONS = ("tileir", "kernel", "schedule", "const", "type")
 CONTROL = ("for", "while", "do", "if", "else", "guard", "yield", "carry", "to", "step")
 CONSTANTS = ("inf", "nan", "true", "false")
 SPACES = ("global", "tile", "shared", "fragment")
-DIRECTIVES = ("waves", "mma", "stage", "loop", "order", "registers")
+DIRECTIVES = ("waves", "mma", "stage", "loop", "order", "registers", "pin")
 
 
 @cache

@@ -23,7 +23,7 @@ CONTINUATION = 4  # further than the statement that goes on
 # What begins a line of its own.
 _STATEMENTS = frozenset(
     "assign control_assign call_statement control_statement yield const type_alias kernel schedule "
-    "waves mma stage loop order registers".split()
+    "waves mma stage loop order registers pin".split()
 )
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 _OPERATORS = frozenset("+ - * / | ^ & == != < <= > >= << >> = +:".split())
@@ -178,11 +178,15 @@ def _spaced(before: list[_Token], token: _Token) -> bool:
     if token.text == "(":
         return not _called(last)
     if token.text == "[":
-        return last.kind not in ("VALUE", "ELEM", "UPPER") and not (last.kind == "SIGN" and last.text in ")]")
+        return (
+            not _in_registers(before)
+            and last.kind not in ("VALUE", "ELEM", "UPPER")
+            and not (last.kind == "SIGN" and last.text in ")]")
+        )
     if token.text == ":":
         return _declares_result(before, token)
     if last.text == ":":
-        return not _in_location(before)
+        return not _in_location(before) and not _in_registers(before)
     return True
 
 
@@ -198,6 +202,12 @@ def _called(last: _Token) -> bool:
 def _declares_result(before: list[_Token], token: _Token) -> bool:
     """A colon outside of brackets gives the type of a result; inside, that of a parameter or argument."""
     return token.depth == 0 and not _in_location(before)
+
+
+def _in_registers(before: list[_Token]) -> bool:
+    """Whether these tokens begin a range of registers, as in `pin %d in v[0:31]`."""
+    texts = [t.text for t in before[-7:]]
+    return "pin" in texts and texts[texts.index("pin") + 2 : texts.index("pin") + 3] == ["in"]
 
 
 def _in_location(before: list[_Token]) -> bool:

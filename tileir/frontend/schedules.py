@@ -25,6 +25,9 @@ _ONCE = ("order", "registers")
 _PATTERNS = ("plain", "ping_pong", "interleave")
 _MASKS = ("split", "whole")
 _PATHS = ("direct", "via_registers")
+_REGISTER_FILES = ("v", "a")
+LAST_REGISTER = 255
+"""The last register of each file of vectors (CDNA3 ISA, "Vector registers")."""
 _ORDERS: dict[str, tuple[str, ...]] = {"linear": (), "xcd": ("chunk", "window")}
 
 
@@ -93,6 +96,7 @@ class ScheduleText:
             "loop": self._loop,
             "order": self._order,
             "registers": self._registers,
+            "pin": self._pin,
         }
         values, settings = handlers[node.kind](node)
         for v in values or [None]:
@@ -229,6 +233,20 @@ class ScheduleText:
     def _registers(self, node: Node) -> tuple[list[Node], list[tuple[str, AttrValue]]]:
         (count,) = node.children
         return [], [("count", self._number(count.text, count, 1, MAX_REGISTERS, "a register budget"))]
+
+    def _pin(self, node: Node) -> tuple[list[Node], list[tuple[str, AttrValue]]]:
+        value, file, first, last = node.children
+        self._find(value, "the result of an mma", lambda v, op: op is not None and op.name in ("mma", "mma_scaled"))
+        numbers = [self._number(n.text, n, 0, LAST_REGISTER, "a register") for n in (first, last)]
+        if numbers[0] % 2 or numbers[1] % 2 == 0 or numbers[0] > numbers[1]:
+            self.scope.fail(
+                "E0632",
+                f"registers {numbers[0]} to {numbers[1]} for the parts of a product",
+                first,
+                legal="from an even number to a larger odd one: v[0:31] are 32 registers",
+            )
+        settings: list[tuple[str, AttrValue]] = [("file", self._word(file, _REGISTER_FILES, "file of registers"))]
+        return [value], [*settings, ("first", numbers[0]), ("last", numbers[1])]
 
     def _word(self, node: Node, legal: tuple[str, ...], what: str) -> str:
         if node.text not in legal:

@@ -151,7 +151,7 @@ def _diagnostic(source: Source, text: str, fault: SyntaxFault) -> Diagnostic:
             "E0110", f"comparisons do not chain: '{shown}' after a comparison", loc, legal="(a < b) & (b < c)"
         )
     if "WAVES" in expected and token.kind == "LOWER":
-        names = "waves, mma, stage, loop, order, registers"
+        names = "waves, mma, stage, loop, order, registers, pin"
         return Diagnostic("E0621", f"there is no directive '{shown}'", loc, legal=f"one of: {names}")
     last = fault.stack[-1] if fault.stack else None
     if last is not None and last.kind == "LOWER" and "LPAR" in expected and expected <= {"LPAR", "LESSTHAN"}:

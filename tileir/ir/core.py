@@ -241,7 +241,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Directive:
-    """One line of a schedule. `kind` is waves, mma, stage, loop, order or registers; `values` are the SSA names that it
+    """One line of a schedule. `kind` is waves, mma, stage, loop, order, registers or pin; `values` are the SSA names that it
     speaks of (without %); `settings` its parameters by name."""
 
     kind: str

@@ -74,6 +74,8 @@ def print_directive(d: Directive) -> str:
             return f"order {d.get('kind')}{args}"
         case "registers":
             return f"registers {d.get('count')}"
+        case "pin":
+            return f"pin {values} in {d.get('file')}[{d.get('first')}:{d.get('last')}]"
     raise AssertionError(d.kind)
 
 

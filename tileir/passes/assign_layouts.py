@@ -48,6 +48,7 @@ from tileir.passes.layout_classes import (
 from tileir.passes.legality import is_scaled
 from tileir.passes.mfma_choice import scale_layouts, workgroup_waves
 from tileir.passes.mma_cost import CostModel
+from tileir.passes.pressure import budget
 from tileir.passes.price_mapping import exchange_room, mixes, store_route
 from tileir.passes.scan_layouts import scan_layout
 from tileir.passes.settle_guards import remark, take_apart
@@ -354,7 +355,7 @@ def _check_sizes(kernel: Kernel, waves: int, target: Target) -> None:
     """E0863 for a tile that alone needs more registers than a wave has: the code generator would take minutes to find
     out. Raises CompileError."""
     lanes = waves * target.wave_size
-    most = target.registers_per_wave(target.waves_per_simd(waves))
+    most = budget(kernel, target, waves)
     for op in kernel.walk():
         for v in op.results:
             if not is_tile(v) or is_free(v):

@@ -15,9 +15,8 @@ from tileir.target import Target
 class Context:
     """What a pass may look at besides the kernel. `module` gives schedules and sources; `log` takes remarks.
 
-    `schedule` is the name of a schedule chosen by the user, "" for the first one that applies; `unhonoured` lists
-    directives that no pass acts on yet, as text. `whole_tiles` leaves loops as they are whose text does not ask for stages: the last
-    resort where registers do not suffice.
+    `schedule` is the name of a schedule chosen by the user, "" for the first one that applies. `whole_tiles` leaves loops as they
+    are whose text does not ask for stages: the last resort where registers do not suffice.
     """
 
     target: Target
@@ -25,7 +24,6 @@ class Context:
     log: Log = field(default_factory=Log)
     schedule: str = ""
     whole_tiles: bool = False
-    unhonoured: list[str] = field(default_factory=list[str])
 
     def directives(self, kernel: Kernel) -> list[Directive]:
         """The directives of the schedule that the kernel is under, once `specialise` has chosen it."""

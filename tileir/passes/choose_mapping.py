@@ -35,6 +35,7 @@ from tileir.passes.mfma_choice import (
     waves_along,
 )
 from tileir.passes.mma_cost import Clocks, CostModel, registers_of
+from tileir.passes.pressure import budget
 from tileir.passes.price_mapping import Demand, Item, Known, Points, Prices, exchange_room, staged_bytes
 from tileir.passes.priced_ops import Liveness, Product, priced, products
 from tileir.passes.split_access import WIDEST
@@ -366,8 +367,8 @@ class Problem:
 
     def _budget(self, waves: int) -> int:
         """Registers of a wave. Where the number of waves is open, it is chosen so that the vector file suffices."""
-        budget = self.target.registers_per_wave(self.target.waves_per_simd(waves))
-        return min(budget, self.target.max_arch_vgprs) if self.open_waves else budget
+        most = budget(self.kernel, self.target, waves)
+        return min(most, self.target.max_arch_vgprs) if self.open_waves else most
 
     # -- numbers of waves --------------------------------------------------------------------------------------------
 

@@ -100,6 +100,7 @@ class _Reader:
                 self.values.update((v.name, v) for v in region.args)
                 self.holder.update((v, (op, r, i)) for i, v in enumerate(region.args))
         self.said: dict[tuple[Any, str], Directive] = {}
+        self.pins: list[tuple[Directive, frozenset[Op]]] = []
 
     def read(self, d: Directive) -> None:
         readers: dict[str, Callable[[Directive], None]] = {
@@ -109,6 +110,7 @@ class _Reader:
             "loop": self._loop,
             "order": self._order,
             "registers": self._registers,
+            "pin": self._pin,
         }
         if d.kind not in readers:
             raise error("E0654", f"there is no directive '{d.kind}'", d.loc, legal=" | ".join(readers))
@@ -310,6 +312,34 @@ class _Reader:
                 legal=f"1 to {most} on {self.ctx.target.name}",
             )
         self._set_kernel(d, "registers", count)
+
+    def _pin(self, d: Directive) -> None:
+        """`file` and `pin` of the products that sum to a value. Ranges of different sums must not meet: their lives do, in general."""
+        value = self._value(d, 0)
+        products = frozenset(self._products(value))
+        if not products:
+            raise error(
+                "E0656",
+                f"no 'mma' contributes to %{value.name}; only the registers of products can be pinned",
+                _at(d, 0),
+                legal=self._names("results of 'mma'", lambda op: op.name == "mma"),
+                notes=[Note("defined here", value.loc)],
+            )
+        first, last = int(d.get("first")), int(d.get("last"))
+        for other, theirs in self.pins:
+            apart = last < other.get("first") or other.get("last") < first or other.get("file") != d.get("file")
+            if not apart and not theirs & products:
+                raise error(
+                    "E0664",
+                    f"the registers of '{print_directive(d)}' are pinned for another value already",
+                    d.loc,
+                    legal="ranges that do not meet",
+                    notes=[Note("the other value", other.loc)],
+                )
+        self.pins.append((d, products))
+        for op in products:
+            self._set(d, op, "file", "accumulation" if d.get("file") == "a" else "vector")
+            self._set(d, op, "pin", (first, last))
 
     # -- which ops make a value ----------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from tileir.ir.types import SharedType, TileType
 from tileir.passes.lds_accesses import access_bytes, over_buffer
 from tileir.passes.loop_stages import Plan
 from tileir.passes.outstanding import instructions, rounds
-from tileir.passes.pressure import registers_of
+from tileir.passes.pressure import budget, registers_of
 from tileir.passes.weave import Weave, exact, lags, peak_fragments, weave
 from tileir.records import dataclass
 from tileir.target import Target
@@ -53,7 +53,7 @@ class Iteration:
         order.early = sum(r.load in one for r in order.reads[0])
         order.stored = len(self.pieces) if two and self.plan.loads else 0
         fixed = sum(registers_of(v) for v in (*self.plan.loop.results, *(load.result for load in self.plan.loads)))
-        room = self.target.registers_per_wave(self.waves_per_simd) - fixed - RESERVE
+        room = budget(self.kernel, self.target) - fixed - RESERVE
         if peak_fragments(order, 0) <= room:
             order.margin = self.ahead
             for part in order.reads:

@@ -34,8 +34,8 @@ VERIFY_MODES = ("off", "verify", "run")
 
 @dataclass
 class Result:
-    """What a run produced: the kernel after the last pass, the context with its log and `unhonoured` directives, and
-    seconds per pass in order of execution (label of the step, see `step_names`)."""
+    """What a run produced: the kernel after the last pass, the context with its log, and seconds per pass in order of execution
+    (label of the step, see `step_names`)."""
 
     kernel: Kernel
     context: Context

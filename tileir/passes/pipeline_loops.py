@@ -54,7 +54,7 @@ from tileir.passes.loop_stages import MOST_DEPTH, Plan, allocation, depth_of, is
 from tileir.passes.order_ops import instruction_clocks
 from tileir.passes.ping_pong import PingPong
 from tileir.passes.pipeliner import Pipeliner
-from tileir.passes.pressure import peak, registers_of
+from tileir.passes.pressure import budget, peak, registers_of
 from tileir.passes.rotate_loops import RESERVE
 from tileir.passes.schedule_loops import Scheduler
 from tileir.passes.weave import plan_of
@@ -155,8 +155,7 @@ def _holds_loads(made: Plan, kernel: Kernel, ctx: Context) -> bool:
     if _products(made.loop) < 2:
         return False
     held = sum(registers_of(load.result) for load in made.loads)
-    budget = ctx.target.registers_per_wave(_waves_per_simd(kernel, ctx.target))
-    return peak(kernel).registers + held + RESERVE <= budget
+    return peak(kernel).registers + held + RESERVE <= budget(kernel, ctx.target)
 
 
 def _products(loop: Op) -> int:

@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 
-from tileir.ir.core import Block, Kernel, Op, Value
+from tileir.ir.core import AttrValue, Block, Kernel, Op, Value
 from tileir.ir.types import FragmentType, TileType
 from tileir.passes.chains import accumulators, carried_links, reached
 from tileir.passes.late import LOAD_AHEAD, READ_AHEAD, Late, late_ops
 from tileir.passes.layout_classes import is_free
 from tileir.passes.uniform import uniform_axes
 from tileir.records import dataclass
+from tileir.target import Target
 
 REGISTER_BYTES = 4
 # A 16-byte read of each of the four groups of lanes of a matrix instruction spans so many bytes of k: what is read at once.
@@ -38,6 +39,41 @@ def registers_of(v: Value) -> int:
     if v.owner is not None and v.owner.name == "register_map":
         return 0
     return -(-t.layout.num_registers * t.elem.bits // (8 * REGISTER_BYTES))
+
+
+def budget(kernel: Kernel, target: Target, waves: int = 0) -> int:
+    """Registers of both files that a wave of the kernel may take: those that `waves` waves (0: what the kernel says) have, or
+    fewer where a schedule says so."""
+    stated = kernel.attrs.get("budget", kernel.attrs.get("registers"))
+    waves = waves or wave_count(kernel)
+    has = target.registers_per_wave(target.waves_per_simd(waves))
+    return min(has, stated) if isinstance(stated, int) else has
+
+
+def wave_count(kernel: Kernel) -> int:
+    """Waves of a workgroup of a kernel for which they are chosen."""
+    waves = kernel.attrs["waves"]
+    assert isinstance(waves, int)
+    return waves
+
+
+def part_of_pin(op: Op, number: int, registers: int) -> dict[str, AttrValue]:
+    """The attribute `pin` of the fragment with a number, of so many registers, of an accumulator that may be pinned."""
+    pin = op.attrs.get("pin")
+    if not isinstance(pin, tuple):
+        return {}
+    first = int(pin[0]) + number * registers
+    return {"pin": (first, first + registers - 1)}
+
+
+def pinned(kernel: Kernel, file: str) -> int:
+    """One more than the last register of a file to which the text pins an accumulator, 0 if it pins none."""
+    pins = [
+        op.attrs["pin"]
+        for op in kernel.walk()
+        if op.name in ("mma", "mfma") and op.attrs.get("file") == file and op.attrs.get("pin")
+    ]
+    return max((int(p[1]) + 1 for p in pins if isinstance(p, tuple)), default=0)
 
 
 @dataclass(frozen=True)

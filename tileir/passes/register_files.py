@@ -2,7 +2,7 @@
 
 A wave that has a SIMD for itself owns two files of equal size: the vector file, and the accumulation file, which matrix
 instructions and memory accesses reach and other arithmetic does not. Two or more waves on a SIMD share one budget, which the
-vector file can take whole, so splitting it gains nothing. Hence, with one wave a SIMD:
+vector file can take whole, so splitting it gains nothing. Hence, with one wave a SIMD and no smaller budget stated:
 
 * An accumulator that only products touch while their loop runs goes to the accumulation file, unless it is so small that the
   vector file holds everything and a second workgroup may fit beside. One that is rescaled in the loop stays a vector.
@@ -15,10 +15,11 @@ vector file can take whole, so splitting it gains nothing. Hence, with one wave 
 from __future__ import annotations
 
 from tileir.ir.core import Kernel, Op, Value
+from tileir.ir.diagnostics import Note, error
 from tileir.ir.rewriter import Rewriter, rewrite
 from tileir.passes.base import Context, Pass
 from tileir.passes.chains import accumulators, carried_links, reached
-from tileir.passes.pressure import registers_of
+from tileir.passes.pressure import budget, registers_of
 from tileir.target import Target
 
 VECTOR, ACCUMULATION = "vector", "accumulation"
@@ -28,9 +29,9 @@ LARGE = 1 / 4
 
 
 def _run(kernel: Kernel, ctx: Context) -> Kernel:
-    waves = kernel.attrs["waves"]
-    assert isinstance(waves, int)
-    alone = waves <= ctx.target.simds_per_cu
+    # A smaller budget, which a schedule may state, is shared by both files as well.
+    alone = budget(kernel, ctx.target) > ctx.target.max_arch_vgprs
+    _check_pins(kernel, ctx)
     files = _accumulator_files(kernel, ctx.target, alone)
     free = _lasting(kernel) if alone and ACCUMULATION not in files.values() else set[Value]()
     return _stated(kernel, files, free)
@@ -52,6 +53,23 @@ def _stated(kernel: Kernel, files: dict[Op, str], free: set[Value]) -> Kernel:
         return True
 
     return rewrite(kernel, rule)
+
+
+def _check_pins(kernel: Kernel, ctx: Context) -> None:
+    """E0665 where pinned registers are not as many as the accumulator has, or more than a wave may take. Raises CompileError."""
+    most = min(budget(kernel, ctx.target), ctx.target.max_arch_vgprs)
+    for op in kernel.walk():
+        pin = op.attrs.get("pin")
+        if op.name != "mma" or not isinstance(pin, tuple):
+            continue
+        first, last, needed = pin[0], pin[1], registers_of(op.result)
+        place = next((d.loc for d in ctx.directives(kernel) if (d.get("first"), d.get("last")) == pin), op.loc)
+        if last - first + 1 != needed:
+            text = f"{last - first + 1} registers are pinned for %{op.result.name}, which takes {needed} in each lane"
+            raise error("E0665", text, place, legal=f"{needed} registers", notes=[Note("the product", op.loc)])
+        if last >= most:
+            text = f"register {last} of a file of which a wave may take {most}"
+            raise error("E0665", text, place, legal=f"registers 0 to {most - 1}", notes=[Note("the product", op.loc)])
 
 
 def _accumulator_files(kernel: Kernel, target: Target, alone: bool) -> dict[Op, str]:

@@ -34,7 +34,7 @@ from tileir.ir.rewriter import Rewriter, rewrite
 from tileir.ir.types import SharedType, TileType
 from tileir.passes.base import Context, Pass
 from tileir.passes.pipeliner import Copier
-from tileir.passes.pressure import peak
+from tileir.passes.pressure import budget, peak
 from tileir.records import dataclass
 
 RESERVE = 24  # registers for addresses and operands on their way, beside what tiles need
@@ -219,11 +219,7 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
     if not fronts:
         return kernel
     new = _rotated(kernel, fronts)
-    waves = kernel.attrs["waves"]
-    assert isinstance(waves, int)
-    budget = ctx.target.registers_per_wave(ctx.target.waves_per_simd(waves))
-    need = peak(new)
-    if need.registers + RESERVE > budget:
+    if peak(new).registers + RESERVE > budget(kernel, ctx.target):
         return kernel
     for loop in fronts:
         ctx.log.remark(

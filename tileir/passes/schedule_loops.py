@@ -12,6 +12,7 @@ from tileir.ir.rewriter import Rewriter
 from tileir.ir.types import I1, FragmentType, scalar
 from tileir.passes.iteration import Iteration, Piece
 from tileir.passes.pipeliner import Pipeliner
+from tileir.passes.pressure import part_of_pin
 from tileir.passes.weave import Operand, Read, Step, exact
 from tileir.records import dataclass
 
@@ -112,6 +113,7 @@ class Scheduler(Pipeliner):
         attrs: dict[str, AttrValue] = {"instr": op.attrs["instr"], **{k: v for k, v in files.items() if v}}
         c = acc[step.c]
         assert isinstance(c.type, FragmentType)
+        attrs |= part_of_pin(op, step.c, c.type.registers)
         acc[step.c] = self.value("mfma", [a, b, c], attrs, c.type, op, op.result.name)
 
     # -- copies, loads and stores, as single instructions --------------------------------------------------------

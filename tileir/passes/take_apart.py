@@ -19,6 +19,7 @@ from tileir.layout.conversion import transpose_sources
 from tileir.layout.mma import MmaPlan
 from tileir.passes.lane_code import reduced_bits, reduced_waves
 from tileir.passes.mma_cost import TRANSCENDENTAL
+from tileir.passes.pressure import part_of_pin
 from tileir.passes.weave import REGISTER_BITS, plan_of, read_count
 from tileir.records import dataclass
 
@@ -288,7 +289,7 @@ class Parts:
             a, b = self.of(op.operands[0], step.a, plan.a_registers), self.of(op.operands[1], step.b, plan.b_registers)
             x, y = (b, a) if swapped else (a, b)
             i = step.c // n
-            acc[i] = self._value("mfma", [x, y, acc[i]], attrs, type, op.result)
+            acc[i] = self._value("mfma", [x, y, acc[i]], attrs | part_of_pin(op, i, type.registers), type, op.result)
         self.held[op.result] = _Held(n, acc)
 
     def _filled(self, like: TileType, value: float | int, n: int) -> list[Value]:

@@ -41,9 +41,6 @@ STAGES = {  # stage of the report: the steps of the compiler that it sums
 """What a stage does: text to IR; the passes on the IR; IR to MLIR text; that to LLVM IR; reading the LLVM IR; LLVM IR to
 machine code; the linker; comparing the code with its text. The total also holds waiting for the code generation process to start."""
 
-UNHONOURED = frozenset({"W0604"})
-"""Warnings about directives that are not implemented; the report lists these directives instead."""
-
 
 @dataclass(frozen=True)
 class Run:
@@ -59,7 +56,7 @@ class Run:
     def report(self) -> dict[str, Any]:
         """The figures as JSON data; times in milliseconds but for `simulation_seconds`."""
         s, c = self.compiled.stats, self.comparison
-        kept = ("vgprs", "agprs", "sgprs", "vgpr_spills", "sgpr_spills", "scratch_bytes", "lds_bytes", "unhonoured")
+        kept = ("vgprs", "agprs", "sgprs", "vgpr_spills", "sgpr_spills", "scratch_bytes", "lds_bytes")
         return {
             "compile_milliseconds": {k: round(v * 1e3, 2) for k, v in self.times.items()},
             **{k: s.get(k) for k in kept},
@@ -106,7 +103,7 @@ def run_on(chip: str, shape: tuple[int, int, int], say: Progress) -> Run:
     say(f"{chip}: compiling {name}")
     compiled, times = compile_for(chip, text, name, log)
     for d in log.diagnostics:
-        if d.severity != "remark" and d.code not in UNHONOURED:
+        if d.severity != "remark":
             say.keep(d.render({name: text}))
     m, n, k = shape
     a, b = inputs(m, n, k)
@@ -156,8 +153,6 @@ def show(r: Run) -> None:
     print(f"  registers  {s['vgprs']} VGPRs, {s['agprs']} AGPRs, {s['sgprs']} SGPRs")
     print(f"  spills     {s['vgpr_spills']} VGPRs, {s['sgpr_spills']} SGPRs, {s['scratch_bytes']} bytes of scratch")
     print(f"  LDS        {s['lds_bytes']} bytes")
-    if s.get("unhonoured"):
-        print(f"  not yet    {'; '.join(map(str, s['unhonoured']))}")  # type: ignore[arg-type]
     print(f"  device     {r.device.name} ({r.device.description}), {r.seconds:.2f} s of host time")
     print(f"  result     {'correct' if c.ok else 'WRONG'}: {c}")
 

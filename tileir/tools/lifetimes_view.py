@@ -11,6 +11,7 @@ from tileir.ir.printer import print_kernel
 from tileir.lowering.amdgpu.registers.lifetimes import ROLES, Held, Lifetimes, Peak, lifetimes
 from tileir.lowering.amdgpu.registers.values import ACCUMULATION, SCALAR
 from tileir.passes.manager import Result
+from tileir.passes.pressure import budget
 
 SHOWN = 12
 """Holders of registers that a peak lists; the rest is summed up."""
@@ -32,13 +33,6 @@ def of(results: Sequence[Result], sources: Mapping[str, str]) -> list[Lifetimes]
         return [lifetimes(r.kernel, r.context.target) for r in results]
     except CompileError as e:
         raise CompileError(e.diagnostics, e.sources or dict(sources)) from e
-
-
-def budget(found: Lifetimes) -> int:
-    """Registers that a wave has, of both files of vectors."""
-    waves = found.kernel.attrs["waves"]
-    assert isinstance(waves, int)
-    return found.target.registers_per_wave(max(1, -(-waves // found.target.simds_per_cu)))
 
 
 def text(found: Lifetimes) -> str:
@@ -66,7 +60,7 @@ def _head(found: Lifetimes) -> str:
     p = found.prediction
     return (
         f"kernel {found.kernel.name} on {found.target.name}: about {p.vector} registers of the vector file, {p.accumulation} of "
-        f"the accumulation file and {p.scalar} scalar ones; {found.kernel.attrs['waves']} waves have {budget(found)} each"
+        f"the accumulation file and {p.scalar} scalar ones; {found.kernel.attrs['waves']} waves have {budget(found.kernel, found.target)} each"
     )
 
 
@@ -122,7 +116,7 @@ def _keys() -> str:
 
 def _chart(found: Lifetimes) -> str:
     """Registers of both files over the ops in program order, by what they hold; the line is the wave's budget."""
-    rows, limit = found.rows, budget(found)
+    rows, limit = found.rows, budget(found.kernel, found.target)
     highest = max([limit, *(r.vector + r.accumulation for r in rows)])
     step = (_WIDTH - _LEFT) / max(1, len(rows))
 

@@ -158,6 +158,9 @@ declare(
                 choices=("", "vector", "accumulation"),
                 doc="register file of the accumulator",
             ),
+            AttrSpec(
+                "pin", "shape", default=(), doc="first and last register of that file in which the accumulator lies"
+            ),
             *(
                 AttrSpec(
                     f"file_{x}",

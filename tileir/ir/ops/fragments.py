@@ -508,6 +508,9 @@ declare(
             AttrSpec("instr", "shape", doc="MFMA shape m, n, k"),
             AttrSpec("file", "word", default="", choices=FILES, doc="register file of the accumulator"),
             AttrSpec(
+                "pin", "shape", default=(), doc="first and last register of that file in which the accumulator lies"
+            ),
+            AttrSpec(
                 "file_a", "word", default="", choices=FILES, doc="register file from which the instruction takes a"
             ),
             AttrSpec(

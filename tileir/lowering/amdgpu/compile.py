@@ -23,23 +23,28 @@ from tileir.ir.printer import print_module
 from tileir.lowering.amdgpu.attempts import MFMA_ATTEMPTS, OTHER_ATTEMPTS, Attempt
 from tileir.lowering.amdgpu.emit.kernel import emit_module
 from tileir.lowering.amdgpu.failure import CodegenDiagnostic, CodegenError
+from tileir.lowering.amdgpu.refusal import (
+    MOVED,
+    PINNED,
+    SPILLED,
+    Hopeless,
+    Refused,
+    check_pressure,
+    over_budget,
+    refused,
+)
 from tileir.lowering.amdgpu.worker import CompileOutput, worker_for
 from tileir.passes.manager import PrintAfter, find_kernel, find_target, run_pipeline
-from tileir.passes.pressure import Peak, peak
 from tileir.records import dataclass
-from tileir.target import Target
 
 if TYPE_CHECKING:
     from tileir.lowering.amdgpu.contract_waits import Deviation
 
 OTHER_WAVES = (4, 8, 2, 16)  # numbers of waves to try, the likelier first
-SPILLED, MOVED = "E0863", "E0865"
 # Deviations of `contract` that `--allow-spills` accepts.
 SPILLS, MOVES = "W0902", "W0903"
-HOPELESS = 1.5  # registers alive over the budget from which on compiling is not tried
-BESIDES = (
-    32  # registers that a product needs besides its accumulator: a fragment of each operand, read ahead, and addresses
-)
+RAN_OUT = "ran out of registers during register allocation"
+"""What LLVM says where an instruction needs more registers at once than there are."""
 META_SECTION = ".tileir.meta"
 
 
@@ -94,8 +99,9 @@ def compile_kernel(
     except CompileError as e:
         other = None
         if e.diagnostics[0].code in (SPILLED, MOVED) and options.start_from is None:
-            other = _of_whole_tiles(module, kernel, target, options) or _of_other_waves(
-                module, kernel, target, options, hopeless=isinstance(e, _Hopeless)
+            failed = e.final if isinstance(e, Refused) else None
+            other = _of_whole_tiles(module, kernel, target, options, failed) or _of_other_waves(
+                module, kernel, target, options, hopeless=isinstance(e, Hopeless)
             )
         if other is None:
             log.diagnostics += first.diagnostics
@@ -124,13 +130,15 @@ def _advised(e: CompileError, module: Module, kernel: str, target: str, options:
     return CompileError([head, *e.diagnostics[1:]], e.sources)
 
 
-def _of_whole_tiles(module: Module, kernel: str, target: str, options: Options) -> Compiled | None:
-    """The kernel with loops of whole tiles, None if that is an error, or what was tried already."""
+def _of_whole_tiles(
+    module: Module, kernel: str, target: str, options: Options, failed: Kernel | None = None
+) -> Compiled | None:
+    """The kernel with loops of whole tiles, None if that is an error, or what was tried already and has `failed`."""
     if options.whole_tiles:
         return None
     source, attempt = find_kernel(module, kernel), Log()
     try:
-        compiled = _compile_once(module, kernel, target, replace(options, whole_tiles=True), attempt)
+        compiled = _compile_once(module, kernel, target, replace(options, whole_tiles=True), attempt, failed)
     except CompileError:
         return None
     text = "loops are compiled as whole tiles, with as many stages as are asked for: registers do not suffice for more"
@@ -179,7 +187,10 @@ def _open_waves(module: Module, source: Kernel, target: str, options: Options) -
     return chosen
 
 
-def _compile_once(module: Module, kernel: str, target: str, options: Options, log: Log) -> Compiled:
+def _compile_once(
+    module: Module, kernel: str, target: str, options: Options, log: Log, failed: Kernel | None = None
+) -> Compiled:
+    """One run through everything. Raises CompileError, also where the passes end with the text of `failed`."""
     timings: dict[str, float] = {}
     source = find_kernel(module, kernel)
     worker = worker_for(worker_options(source))
@@ -198,8 +209,10 @@ def _compile_once(module: Module, kernel: str, target: str, options: Options, lo
         log=log,
     )
     timings["passes"] = sum(t for _, t in result.timings)
+    if failed is not None and print_module(Module([failed])) == print_module(Module([result.kernel])):
+        raise CompileError([Diagnostic(SPILLED, "this text has been tried", source.loc)], module.sources)
     if not options.allow_spills:
-        _check_pressure(result.kernel, result.context.target, module)
+        check_pressure(result.kernel, result.context.target, module)
     chip = result.context.target.name
     timings["emit"] = 0.0
 
@@ -229,7 +242,6 @@ def _compile_once(module: Module, kernel: str, target: str, options: Options, lo
     compiled.texts["tile"] = printed[0]
     compiled.timings = {**timings, **compiled.timings}
     compiled.stats["passes"] = {name: round(t * 1e3, 3) for name, t in result.timings}
-    compiled.stats["unhonoured"] = list(result.context.unhonoured)
     return compiled
 
 
@@ -261,39 +273,8 @@ class _Meanwhile:
             self._error = error
 
 
-def _check_pressure(kernel: Kernel, target: Target, module: Module) -> None:
-    """Rejects at once what cannot fit: LLVM would work on it for minutes, to spill in the end."""
-    waves = kernel.attrs["waves"]
-    assert isinstance(waves, int)
-    budget = target.registers_per_wave(target.waves_per_simd(waves))
-    worst = peak(kernel)
-    held, most = worst.registers, HOPELESS * budget
-    # Without products the whole lives of tiles are known. 576 registers of 512 take LLVM minutes.
-    if _attempts(kernel) is OTHER_ATTEMPTS:
-        most = budget
-    place, limit = "alive here", f"{waves} waves have {budget} each"
-    # A product cannot keep a part of its accumulator elsewhere, and needs registers besides where it shares their budget.
-    room = min(target.max_acc_vgprs, budget - BESIDES)
-    if worst.accumulators > room:
-        held, most = worst.accumulators, room
-        place, limit = "accumulators of one product", f"{waves} waves have room for {room}"
-    if held <= most or worst.op is None:
-        return
-    text = f"registers do not suffice: about {held} per lane are {place}; {limit}"
-    legal = "smaller tiles, more waves, or --allow-spills to accept it"
-    raise _Hopeless([Diagnostic(SPILLED, text, worst.op.loc, legal=legal, notes=_live_set(worst))], module.sources)
-
-
-class _Hopeless(CompileError):
-    """Tiles that are alive together need far more registers than there are."""
-
-
-def _live_set(worst: Peak) -> tuple[Note, ...]:
-    """Notes that name the values alive at the worst point, the largest first."""
-    notes = [Note(f"%{v.name} takes {n}", v.loc) for v, n in worst.values[:8] if v.loc.line]
-    if len(worst.values) > len(notes):
-        notes.append(Note(f"and {len(worst.values) - len(notes)} more values"))
-    return tuple(notes)
+class _NoRegisters(CompileError):
+    """LLVM found no register for a value that an instruction needs at once."""
 
 
 def resume(
@@ -336,20 +317,26 @@ def _generate(
     seconds = 0.0
     for number, attempt in enumerate(tried):
         messages = Log()
-        compiled = _generate_once(stage, text(attempt), target, attempt.options, options, messages, module, loc)
+        try:
+            compiled = _generate_once(stage, text(attempt), target, attempt.options, options, messages, module, loc)
+        except _NoRegisters:
+            continue
         start = time.perf_counter()
         deviations = _deviations(compiled, kernel, loc)
         seconds += time.perf_counter() - start
         compiled.stats["llvm_options"] = list(attempt.options)
         compiled.stats["sparing"], compiled.stats["pinned"] = attempt.sparing, attempt.pinned
-        score = _score(compiled, deviations)
+        score = _score(compiled, kernel, deviations)
         if best is None or score < best[0]:
             best = score, compiled, deviations, messages
         compiled.stats["attempts"] = number + 1
         best[1].stats["attempts"] = number + 1
         if not any(best[0]) or (number and not any(best[0][:-1])):
             break
-    assert best is not None
+    if best is None:
+        text_of = "registers do not suffice: there are none for a value that an instruction needs"
+        note = Note(f"in none of {len(tried)} ways of generating code")
+        raise refused(SPILLED, text_of, loc, kernel, note, module)
     _, compiled, deviations, messages = best
     compiled.timings["contract"] = seconds
     log.diagnostics += messages.diagnostics
@@ -362,10 +349,16 @@ def _generate(
         what = (
             f"registers do not suffice: {vector} vector registers spill, {in_memory} bytes of scratch memory per lane"
         )
-        raise _refused(SPILLED, what, loc, kernel, note, module)
+        raise refused(SPILLED, what, loc, kernel, note, module)
+    over = over_budget(compiled.stats, kernel)
+    if over and not options.allow_spills:
+        what = f"registers do not suffice: the code takes {over} more than the budget"
+        raise refused(SPILLED, what, loc, kernel, note, module)
     for d in deviations:
+        if d.code == PINNED:
+            raise refused(PINNED, d.message, d.loc, kernel, note, module)
         if d.code == MOVES and not options.allow_spills:
-            raise _refused(MOVED, d.message, d.loc, kernel, note, module)
+            raise refused(MOVED, d.message, d.loc, kernel, note, module)
         if d.code not in (SPILLS, MOVES) or not options.allow_spills:
             place, notes = _scalars(d, kernel, compiled)
             log.warning(d.code, d.message, place, legal=d.legal, notes=notes)
@@ -381,17 +374,6 @@ def _scalars(d: Deviation, kernel: Kernel | None, compiled: Compiled) -> tuple[L
     return scalars_of(kernel, compiled.target)
 
 
-def _refused(code: str, text: str, loc: Loc, kernel: Kernel | None, note: Note, module: Module) -> CompileError:
-    """The error for code that does not keep its registers, with the values that are alive where most are."""
-    legal = "smaller tiles, more waves, or --allow-spills to accept it"
-    worst = peak(kernel) if kernel is not None else None
-    notes = (note, *(_live_set(worst) if worst is not None else ()))
-    if code == SPILLED and worst is not None and worst.op is not None and worst.op.loc.line:
-        loc = worst.op.loc
-        text += f"; about {worst.registers} per lane hold tiles here"
-    return CompileError([Diagnostic(code, text, loc, legal=legal, notes=notes)], module.sources)
-
-
 def _deviations(compiled: Compiled, kernel: Kernel | None, loc: Loc) -> list[Deviation]:
     """In what the code differs from the text `kernel`; spills alone when there is none."""
     # Not at the top: it loads the decoder.
@@ -400,13 +382,13 @@ def _deviations(compiled: Compiled, kernel: Kernel | None, loc: Loc) -> list[Dev
     return check(compiled.hsaco, kernel) if kernel is not None else spills(compiled.stats, loc)
 
 
-def _score(compiled: Compiled, deviations: list[Deviation]) -> tuple[int, ...]:
-    """How bad code is, the worst kind first: memory, vector registers spilled, what the text says and is not so, moves of
-    accumulators, scalar registers spilled to lanes."""
+def _score(compiled: Compiled, kernel: Kernel | None, deviations: list[Deviation]) -> tuple[int, ...]:
+    """How bad code is, the worst kind first: memory, vector registers spilled, registers over the budget, moves of accumulators,
+    what the text says otherwise and is not so, scalar registers spilled to lanes."""
     in_memory, vector, scalar = _spills(compiled)
     moves = sum(d.weight for d in deviations if d.code == MOVES)
     others = sum(d.weight for d in deviations if d.code not in (SPILLS, MOVES))
-    return in_memory, vector, moves, others, scalar
+    return in_memory, vector, over_budget(compiled.stats, kernel), moves, others, scalar
 
 
 def _spills(compiled: Compiled) -> tuple[int, int, int]:
@@ -431,7 +413,10 @@ def _generate_once(
             emit=wanted,
         )
     except CodegenError as e:
-        raise _diagnose(e, module, loc) from e
+        found = _diagnose(e, module, loc)
+        if any(RAN_OUT in m for m in (e.message, *map(str, e.diagnostics))):
+            raise _NoRegisters(found.diagnostics, found.sources) from e
+        raise found from e
     for d in out.diagnostics:
         log.warning("W0901", d.message, _locate(d, module, loc))
     return _compiled(out, target, out.timings, log, module, loc)

@@ -9,6 +9,7 @@ that. Checked are:
 * W0905: in every matrix loop the waits that the text states, as strict, in the same order and number, before the same
   barriers and on the same side of the memory operations that they are for (see `contract_waits`),
 * W0907: no more registers than the text says (the kernel's attribute `registers`),
+* E0866: accumulators that the text pins to registers there, all through their loops (see `contract_pins`),
 * W0908: accumulators and operands of matrix instructions in the register files that the text says.
 """
 
@@ -21,6 +22,7 @@ from tileir.codeobject import Kernel as MachineKernel
 from tileir.ir.core import Kernel, Op
 from tileir.ir.location import Loc
 from tileir.lowering.amdgpu.contract_order import order
+from tileir.lowering.amdgpu.contract_pins import pins
 from tileir.lowering.amdgpu.contract_waits import Deviation, lines_of, matrix_regions, waits
 from tileir.simulator.decoder.table import load
 from tileir.simulator.inspect import classify
@@ -50,7 +52,7 @@ def check(hsaco: bytes, kernel: Kernel) -> list[Deviation]:
         found = _resources(machine, kernel, code.target)
         flow = control_flow(code, machine)
         found += [*_lds(machine, kernel, flow), *_moves(code, kernel, flow), *_files(code, kernel, flow)]
-        return [*found, *waits(code, kernel, flow), *order(code, kernel, flow)]
+        return [*found, *pins(code, kernel, flow), *waits(code, kernel, flow), *order(code, kernel, flow)]
     except (CodeObjectError, InspectError) as error:
         text = f"the emitted code could not be compared with the text: {error}"
         return [Deviation("W0906", text, kernel.loc, "please report this: TileIR reads all code that LLVM emits")]
@@ -94,6 +96,10 @@ def _registers(machine: MachineKernel, kernel: Kernel) -> list[Deviation]:
             text = f"the code takes {count} registers of the {file} file, the text says at most {most}"
             legal = "smaller tiles, more waves, or a larger number in the text"
             found.append(Deviation("W0907", text, kernel.loc, legal, count - most))
+    budget, taken = kernel.attrs.get("budget"), metadata.vgpr_count
+    if isinstance(budget, int) and taken > budget:
+        text = f"the code takes {taken} registers of both files, the budget is {budget}"
+        found.append(Deviation("W0907", text, kernel.loc, "smaller tiles, or a larger budget", taken - budget))
     return found
 
 

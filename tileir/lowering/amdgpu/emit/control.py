@@ -12,7 +12,7 @@ from tileir.lowering.amdgpu.emit import packed, streams
 from tileir.lowering.amdgpu.emit.elementwise import operand_pieces
 from tileir.lowering.amdgpu.emit.matrix import place_lasting_operands, plan_of
 from tileir.lowering.amdgpu.emit.state import State
-from tileir.lowering.amdgpu.emit.tiles import Tile, can_tie, tied
+from tileir.lowering.amdgpu.emit.tiles import Tile, can_tie, pin_constraint, tied
 from tileir.lowering.amdgpu.emit.writer import scalar_type, vector_type
 from tileir.passes.chains import accumulators, carried_links, reached
 from tileir.passes.uniform import uniform_axes
@@ -21,10 +21,12 @@ EmitBlock = Callable[[State, Block], None]
 
 
 class Travel(NamedTuple):
-    """How a tile travels through block arguments: its piece size, and the register file it is tied to ("" for none)."""
+    """How a tile travels through block arguments: its piece size, the register file it is tied to ("" for none), and the registers that
+    its pieces are pinned to (none if they are not)."""
 
     size: int = 1
     tie: str = ""
+    pins: tuple[str, ...] = ()
 
 
 def travels(s: State) -> dict[Value, Travel]:
@@ -39,7 +41,7 @@ def travels(s: State) -> dict[Value, Travel]:
         if op.name == "mma":
             plan = plan_of(op)
             tie = "a" if op.attrs.get("file") == "accumulation" else ""
-            travel = Travel(plan.c_registers, tie)
+            travel = Travel(plan.c_registers, tie, _pins(op, plan.c_registers))
             for v in accumulators(op):
                 found[v] = travel
     for group in (dict(found), loaded):  # what a product sums travels in its fragments, also where a load begins it
@@ -48,6 +50,15 @@ def travels(s: State) -> dict[Value, Travel]:
             for other in reached(links, [v]):
                 found.setdefault(other, travel)
     return found
+
+
+def _pins(op: Op, size: int) -> tuple[str, ...]:
+    """The registers that the fragments of a pinned product have."""
+    layout = op.result.tile.layout
+    if not op.attrs.get("pin") or layout is None:
+        return ()
+    registers = size * max(1, op.result.elem.bits // 32)
+    return tuple(pin_constraint(op, i, registers) for i in range(layout.num_registers // size))
 
 
 def _loaded_piece(op: Op) -> int:
@@ -220,12 +231,13 @@ class Control:
         ties: list[str] = []
         for v in targets:
             if isinstance(v.type, FragmentType):
-                ties.append(self.s.fragment_ties.get(v, ""))
+                ties.append(self.s.fragment_pins.get(v) or self.s.fragment_ties.get(v, ""))
             elif v.tile.is_scalar:
                 ties.append("")
             else:
                 travel = self.travels.get(v, Travel())
-                ties += [travel.tie] * len(set(self.shares(v, travel.size)))
+                own = dict.fromkeys(self.shares(v, travel.size))
+                ties += [travel.pins[i] if travel.pins else travel.tie for i in own]
         return [
             tied(self.w, value, type, tie, ordered=False) if tie else value
             for value, type, tie in zip(values, types, ties, strict=True)

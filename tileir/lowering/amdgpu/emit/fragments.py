@@ -10,7 +10,7 @@ from tileir.lowering.amdgpu.emit import packed, shared, views
 from tileir.lowering.amdgpu.emit.coords import coordinate, wave
 from tileir.lowering.amdgpu.emit.matrix import emit_product, matrix_instruction
 from tileir.lowering.amdgpu.emit.state import State
-from tileir.lowering.amdgpu.emit.tiles import Tile, tied
+from tileir.lowering.amdgpu.emit.tiles import Tile, at_pin, pin_constraint, tied
 from tileir.lowering.amdgpu.emit.writer import scalar_type, vector_type
 from tileir.passes.chains import carried_links, reached
 from tileir.passes.lds_accesses import access_bytes, over_buffer
@@ -36,6 +36,18 @@ def accumulator_ties(kernel: Kernel) -> dict[Value, str]:
         return {}
     links = carried_links(kernel)
     return dict.fromkeys(reached(links, [v for op in products for v in (op.result, op.operands[2])]), "a")
+
+
+def accumulator_pins(kernel: Kernel) -> dict[Value, str]:
+    """Fragments that are pinned accumulators at some time: constraint of the registers."""
+    pins: dict[Value, str] = {}
+    links = None
+    for op in kernel.walk():
+        if op.name == "mfma" and op.attrs.get("pin") and op.result not in pins:
+            links = links or carried_links(kernel)
+            constraint = pin_constraint(op, 0, fragment_type(op.result).registers)
+            pins.update(dict.fromkeys(reached(links, [op.result, op.operands[2]]), constraint))
+    return pins
 
 
 def split(s: State, op: Op) -> None:
@@ -177,7 +189,8 @@ def mfma(s: State, op: Op) -> None:
     a, b, c = (fragment_type(v) for v in op.operands)
     chosen = matrix_instruction(s, op, (a.elem, b.elem), c.elem)
     x, y = (_placed(s, op, i) for i in (0, 1))
-    made = emit_product(s, chosen, (a.elem, b.elem), mlir_type(c))(x, y, s.scalar(op.operands[2]))
+    old = at_pin(s.w, op, 0, s.scalar(op.operands[2]), mlir_type(c), c.registers, first=op.operands[2].owner is None)
+    made = emit_product(s, chosen, (a.elem, b.elem), mlir_type(c))(x, y, old)
     s.values[op.result] = made
     constraint = {"vector": "v", ACCUMULATION: "a"}.get(str(op.attrs.get("file")), "")
     s.shadow = (

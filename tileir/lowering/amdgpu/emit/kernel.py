@@ -35,7 +35,7 @@ from tileir.lowering.amdgpu.emit.random import philox
 from tileir.lowering.amdgpu.emit.settle import settler
 from tileir.lowering.amdgpu.emit.state import State
 from tileir.lowering.amdgpu.emit.writer import Writer, file_name, scalar_type
-from tileir.passes.pressure import peak
+from tileir.passes.pressure import budget, peak, pinned, wave_count
 from tileir.target import Target
 
 WAVE = 64
@@ -67,7 +67,7 @@ def emit_module(kernel: Kernel, target: Target, *, sparing: bool = False, pinned
     for arg in kernel.args:
         if not isinstance(arg.type, GlobalType):
             s.values[arg] = f"%arg_{arg.name}"
-    s.fragment_ties = fragments.accumulator_ties(kernel)
+    s.fragment_ties, s.fragment_pins = fragments.accumulator_ties(kernel), fragments.accumulator_pins(kernel)
     with collector_paused(), w.scope():
         _Ops(s).block(s, kernel.body)
     w.loc = start
@@ -239,21 +239,24 @@ def interface(kernel: Kernel) -> dict[str, object]:
 
 def register_attributes(kernel: Kernel, target: Target) -> list[str]:
     """How many registers of which file LLVM may use. Written, never left to LLVM: what it infers costs spills."""
-    waves = kernel.attrs["waves"]
-    assert isinstance(waves, int)
+    waves = wave_count(kernel)
+    has, most = target.registers_per_wave(target.waves_per_simd(waves)), budget(kernel, target)
+    # LLVM counts the registers of one file and doubles them where a wave has two (GCNSubtarget::getBaseMaxNumVGPRs).
+    limit = [f'["amdgpu-num-vgpr", "{max(1, most // 2)}"]'] if most < has else []
     products = [op for op in kernel.walk() if op.name in ("mma", "mfma")]
     # LLVM takes the form that accumulates in the accumulation file for matrix instructions whose result has at most as many registers as
     # the least number stated: all of them, unless some of more registers are to stay in the vector file.
     if not any(op.attrs.get("file") == "accumulation" for op in products):
-        return ['["amdgpu-agpr-alloc", "0"]']
-    per_simd = max(1, waves // target.simds_per_cu)
-    most = target.max_acc_vgprs
-    if per_simd > 1:  # one budget for both files: exactly what the accumulators take, the rest are vector registers
-        needed = peak(kernel).most_accumulation
-        most = min(most, -(-needed // ACCUM_OFFSET_GRANULE) * ACCUM_OFFSET_GRANULE)
+        return ['["amdgpu-agpr-alloc", "0"]', *limit]
+    per_simd = target.waves_per_simd(waves)
+    accumulation = target.max_acc_vgprs
+    if per_simd > 1 or limit:  # one budget for both files: what the accumulators take, the rest are vector registers
+        needed = max(peak(kernel).most_accumulation, pinned(kernel, "accumulation"))
+        needed = -(-needed // ACCUM_OFFSET_GRANULE) * ACCUM_OFFSET_GRANULE
+        accumulation = min(accumulation, max(needed, most - target.max_arch_vgprs))
     least = accumulation_form(products)
-    span = f"{least},{most}" if least else str(most)
-    return [f'["amdgpu-agpr-alloc", "{span}"]', f'["amdgpu-waves-per-eu", "{per_simd},{per_simd}"]']
+    span = f"{least},{accumulation}" if least else str(accumulation)
+    return [f'["amdgpu-agpr-alloc", "{span}"]', f'["amdgpu-waves-per-eu", "{per_simd},{per_simd}"]', *limit]
 
 
 def accumulation_form(products: Sequence[Op]) -> int:

@@ -15,7 +15,7 @@ from tileir.layout.mma import MmaPlan, MmaStep, mma_plan, scale_registers
 from tileir.lowering.amdgpu.emit.coords import masks
 from tileir.lowering.amdgpu.emit.shared import hole_test
 from tileir.lowering.amdgpu.emit.state import State
-from tileir.lowering.amdgpu.emit.tiles import Tile, tied
+from tileir.lowering.amdgpu.emit.tiles import Tile, at_pin, tied
 from tileir.lowering.amdgpu.emit.writer import scalar_type, vector_type
 from tileir.target import Mfma
 
@@ -91,11 +91,14 @@ def mma(s: State, op: Op) -> None:
         acc = [zero] * (c.layout.num_registers // plan.c_registers)
     one = emit_product(s, chosen, elems, acc_type)
     scales = _scales(s, op, plan) if len(op.operands) == 5 else None
+    registers, summed = plan.c_registers * max(1, c.elem.bits // 32), set[int]()
     for number, step in enumerate(plan.steps):
         i = step.c // plan.c_registers
         a_piece, b_piece = operands.of(number)
         x, y = (b_piece, a_piece) if swapped else (a_piece, b_piece)
-        acc[i] = one(x, y, acc[i], scales[number] if scales else None)
+        old = at_pin(w, op, i, acc[i], acc_type, registers, first=i not in summed)
+        summed.add(i)
+        acc[i] = one(x, y, old, scales[number] if scales else None)
     s.values[op.result] = Tile(c, plan.c_registers, acc)
 
 

@@ -69,6 +69,7 @@ class State:
     made_anew: dict[tuple[int, Value], Tile] = field(default_factory=dict[tuple[int, Value], Tile])
     fragment_ties: dict[Value, str] = field(default_factory=dict[Value, str])  # by `fragments.accumulator_ties`
     shadow: tuple[int, str, str, str] | None = None  # see `keep_packed`: block, result, its type and register file
+    fragment_pins: dict[Value, str] = field(default_factory=dict[Value, str])  # by `fragments.accumulator_pins`
 
     def __post_init__(self) -> None:
         self.late = late_ops(self.kernel)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from tileir.ir.core import Op
 from tileir.ir.types import TileType
 from tileir.lowering.amdgpu.emit import packed
 from tileir.lowering.amdgpu.emit.writer import Writer, scalar_type, vector_type
+from tileir.passes.pressure import part_of_pin
 
 
 class Tile:
@@ -178,6 +180,27 @@ def tied(w: Writer, value: str, type: str, constraint: str, *, ordered: bool) ->
     value = w.bitcast(value, type, as_words)
     text = f'llvm.inline_asm {effects}asm_dialect = att "", "={constraint},0" {value} : ({as_words}) -> {as_words}'
     return w.bitcast(w.op(text), as_words, type)
+
+
+def at_pin(w: Writer, op: Op, number: int, value: str, type: str, registers: int, *, first: bool) -> str:
+    """A fragment of an accumulator in the registers to which the text pins it: LLVM puts it there at this point, and nothing else that is
+    alive. Elsewhere it may move it, which the comparison of the code with the text finds. `first`: no product has summed it before in
+    this block."""
+    constraint = pin_constraint(op, number, registers)
+    if not constraint:
+        return value
+    # What meets in a loop is in the accumulation file for LLVM if all its uses name the file, not only registers of it.
+    if first and op.attrs.get("file") == "accumulation":
+        value = tied(w, value, type, "a", ordered=False)
+    return tied(w, value, type, constraint, ordered=False)
+
+
+def pin_constraint(op: Op, number: int, registers: int) -> str:
+    """The constraint of the registers to which a product's fragment with a number is pinned, "" if it is not."""
+    pin = part_of_pin(op, number, registers).get("pin")
+    if not isinstance(pin, tuple):
+        return ""
+    return f"{{{'a' if op.attrs.get('file') == 'accumulation' else 'v'}[{pin[0]}:{pin[1]}]}}"
 
 
 def can_tie(type: str) -> bool:

@@ -17,7 +17,7 @@ from tileir.lowering.amdgpu.registers.lifetimes import lifetimes
 from tileir.lowering.amdgpu.registers.predict import predict
 from tileir.lowering.amdgpu.registers.values import SCALAR
 from tileir.passes.manager import find_kernel, run_pipeline
-from tileir.passes.pressure import peak
+from tileir.passes.pressure import budget, peak
 from tileir.target import Target, get
 
 HALVINGS = 3
@@ -55,13 +55,6 @@ def scalars_of(kernel: Kernel, chip: str) -> tuple[Loc, tuple[Note, ...]]:
     words = [f"{n} hold the {role} of {name}" + (f", line {line}" if line else "") for (name, role, line), n in largest]
     notes = (Note(f"about {worst.scalar} scalar registers are in use here"), *map(Note, words))
     return worst.op.loc if worst.op.loc.line else kernel.loc, notes
-
-
-def budget(kernel: Kernel, target: Target) -> int:
-    """Registers of both files that a wave of the kernel has."""
-    waves = kernel.attrs["waves"]
-    assert isinstance(waves, int)
-    return target.registers_per_wave(target.waves_per_simd(waves))
 
 
 def _needs(module: Module, kernel: str, target: Target, schedule: str) -> tuple[int, int] | None:

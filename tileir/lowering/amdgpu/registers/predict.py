@@ -10,6 +10,7 @@ placed as the greedy allocator does (`allocate`). docs/registers.md has the comp
 
 from __future__ import annotations
 
+import re
 from dataclasses import field
 
 from tileir.lowering.amdgpu.registers.allocate import Rows, allocate
@@ -35,6 +36,7 @@ PAIR = 2
 MOST_SCALAR = 106
 """100 + VCC and the others: what a wave of gfx9 can address (CDNA3 ISA, 3.6)."""
 _WAVE = 64
+_NAMED = re.compile(r'"=\{([va])\[\d+:(\d+)\]\}')
 _MOST_WAVES = 8
 _MOST_WORKGROUPS = 16
 
@@ -84,8 +86,14 @@ def predict(text: str, target: Target) -> Prediction:
     else:
         vector = min(vector, most)
         scalar += masks * PAIR // 2
+    vector, accumulation = max(vector, _pinned(text, "v")), max(accumulation, _pinned(text, "a"))
     scalar = min(MOST_SCALAR, scalar + EXTRA_SCALAR)
     return Prediction(vector, accumulation, scalar, function, registers, live)
+
+
+def _pinned(text: str, file: str) -> int:
+    """One more than the last register of a file that the text names itself."""
+    return max((int(last) + 1 for name, last in _NAMED.findall(text) if name == file), default=0)
 
 
 def _scheduled(needed: int, target: Target) -> int:
