@@ -60,6 +60,18 @@ def test_half_precision(chip: str) -> None:
     check_backward(Shape(140, 150, 64, 2, 2, 1, True), chip, steps, "f16")
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize(("depth", "causal"), [(64, True), (128, False)])
+def test_atomic_updates_of_dq(chip: str, depth: int, causal: bool) -> None:
+    """The kernel that computes scores once: several tiles of keys and heads add to the same rows."""
+    shape = Shape(1, 1, depth, causal=causal)
+    steps = {step: backward_kernel(step, chip, shape) for step in ("delta", "fused")}
+    assert steps["fused"].stats["vgpr_spills"] == steps["fused"].stats["scratch_bytes"] == 0
+    for n, (nq, nk) in enumerate(((70, 90), (161, 200), (30, 17))):
+        check_backward(Shape(nq, nk, depth, 4, 2, 1, causal), chip, steps, outlier=n == 1, seed=n)
+
+
 def test_gradients_are_the_same_bits_every_time() -> None:
     shape = Shape(70, 90, 64, 4, 2, 1, True)
     steps = steps_of("gfx950", shape)
