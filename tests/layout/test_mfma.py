@@ -313,3 +313,14 @@ def test_plan_refuses_layouts_that_do_not_belong_together() -> None:
     eight = mma_layouts(64, 64, 64, wave_grid=(2, 4), instr=instr, operand_bits=16)
     with pytest.raises(LayoutError, match="waves"):
         mma_plan(eight[0], b, c, instr=instr, operand_bits=16)
+
+
+def test_a_wider_producer_differs_by_one_exchange() -> None:
+    """The accumulator of 32x32 instructions as operand of 16x16 ones: lane bit 4 changes places with a bit of the register, nothing else moves."""
+    held = mma_layouts(64, 32, 128, wave_grid=(2, 1), instr=(32, 32, 16), operand_bits=16, swapped=True)[2]
+    order = accumulator_k_order(held, 1, (16, 16, 32), 16, tile_k=32)
+    wanted = mma_layouts(
+        64, 128, 32, wave_grid=(2, 1), instr=(16, 16, 32), operand_bits=16, swapped=True, k_order=order
+    )[0]
+    assert [j for j, (a, b) in enumerate(zip(held.lane, wanted.lane, strict=True)) if a != b] == [4]
+    assert wanted.lane[4] in held.reg and held.lane[4] in wanted.reg and wanted.wave == held.wave
