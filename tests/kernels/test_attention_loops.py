@@ -77,8 +77,13 @@ def work(kernel: Compiled, chip: str, shape: Shape) -> Work:
     o, lse = np.zeros_like(q), np.zeros((shape.batches, shape.heads, shape.nq), np.float32)
     arrays: dict[str, Any] = {"Q": q, "K": k, "V": v, "O": o, "LSE": lse, "scale": shape.depth**-0.5}
     launch(kernel, arrays, on)
+    return counted(kernel, "attention", on)
+
+
+def counted(kernel: Compiled, name: str, on: SimulatorDevice) -> Work:
+    """What the last launch executed."""
     assert on.statistics is not None
-    program = on.load(kernel.hsaco).program("attention")
+    program = on.load(kernel.hsaco).program(name)
     vector = slow = clocks = 0
     for address, inst in zip(program.addresses, program.instructions, strict=True):
         times = on.statistics.executions.get(address, 0)
