@@ -69,9 +69,9 @@ class Registers:
 
     def _fresh(self, name: str, t: Type) -> Dwords:
         kind = self.kinds.get(name, SCALAR)
-        if kind in (MASK, FLAG):  # what is kept of a condition is as wide as a mask of lanes
+        if kind == MASK:
             return self._new(2 * t.count, SCALAR, name)
-        return self._new(t.dwords, kind, name)
+        return self._new(t.dwords, SCALAR if kind == FLAG else kind, name)
 
     def _row(self, i: Instruction, t: Type) -> Dwords:
         kind = self.kinds[i.result]
@@ -79,19 +79,13 @@ class Registers:
             if i.op == "llvm.getelementptr":
                 self._moved(i, LDS_REACH, kind)
             return ()
-        if kind == FLAG and all(self._takes_bit(i, u) for u in self._users.get(i.result, [])):
+        if kind == FLAG and all(u is not None and u.block == i.block for u in self._users.get(i.result, [])):
             return ()  # the condition bit of the scalar unit
         if kind in (VECTOR, ACCUMULATION, SCALAR):
             shared = self._shared(i, t, kind)
             if shared is not None:
                 return shared
         return self._fresh(i.result, t)
-
-    def _takes_bit(self, i: Instruction, user: Instruction | None) -> bool:
-        """Whether a user of a condition takes it from the scalar unit's bit: in the same block, and not for lanes."""
-        if user is None or user.block != i.block:
-            return False
-        return not user.result or self.kinds[user.result] not in (MASK, VECTOR)
 
     def _shared(self, i: Instruction, t: Type, kind: str) -> Dwords | None:
         """The registers of operands that are the result, None if it has its own."""

@@ -1,0 +1,89 @@
+"""Registers of kernels that others' compilers spill (cases head-dim, launch-bound, row-sum-chain), and of the whole library as it ships."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.kernels.harness import CHIPS
+from tileir import kernels
+from tileir.frontend import parse
+from tileir.ir.diagnostics import CompileError
+from tileir.lowering.amdgpu.compile import Compiled, Options, compile_kernel
+from tileir.passes.manager import run_pipeline
+from tileir.simulator.inspect import inspect
+
+SPILLS = ("vgpr_spills", "sgpr_spills", "scratch_bytes")
+
+
+def assert_kept(compiled: Compiled) -> None:
+    """No spill, no scratch, no accumulator moved in a loop of matrix instructions; the registers that instructions name are those of the
+    metadata."""
+    assert [compiled.stats[k] for k in SPILLS] == [0, 0, 0]
+    report = inspect(compiled.hsaco).kernel
+    assert all(loop.counts.accumulator_moves == 0 for loop in report.loops if loop.counts.mfma_count)
+    agprs = int(str(compiled.stats["agprs"]))
+    assert report.registers.vgprs_used <= int(str(compiled.stats["vgprs"])) - agprs
+    assert report.registers.agprs_used <= agprs
+
+
+def library() -> list[tuple[str, str, str]]:
+    """File, kernel and chip of every kernel of the library."""
+    found: list[tuple[str, str, str]] = []
+    for file in kernels.names():
+        for kernel in re.findall(r"^kernel @(\w+)", kernels.source(file), re.MULTILINE):
+            found += [(file, kernel, chip) for chip in CHIPS if not (file == "gemm_mx" and chip == "gfx942")]
+    return found
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("file", "kernel", "chip"), library())
+def test_the_library_keeps_its_registers(file: str, kernel: str, chip: str) -> None:
+    formats = {"T": "f8E4M3FNUZ"} if file == "gemm_fp8" and chip == "gfx942" else {}
+    needed = {"D": 1024} if file == "layer_norm" else {}
+    assert_kept(compile_kernel(parse(kernels.source(file), f"{file}.tile", {**formats, **needed}), kernel, chip))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("depth", [192, 256, 512])
+@pytest.mark.parametrize("chip", CHIPS)
+def test_head_dim(chip: str, depth: int) -> None:
+    """Case head-dim: no spills, or an error at a place that names what takes the registers or the LDS."""
+    module = parse(kernels.source("attention"), "attention.tile", {"D": depth})
+    try:
+        compiled = compile_kernel(module, "attention", chip)
+    except CompileError as e:
+        (d, *_) = e.diagnostics
+        assert d.code in ("E0861", "E0863") and d.loc.line and any("takes" in n.message for n in d.notes)
+    else:
+        assert_kept(compiled)
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_launch_bound(chip: str) -> None:
+    """Case launch-bound: 1024 threads leave 128 registers to a lane. More is an error, not an aborted launch."""
+    schedule = f"\nschedule @s of @gemm for {chip} {{\n  waves %acc 4 x 4\n  registers {{}}\n}}\n"
+    with pytest.raises(CompileError) as caught:
+        module = parse(kernels.source("gemm") + schedule.format(136), "gemm.tile")
+        run_pipeline(module, "gemm", chip, schedule="s", stop_after="specialise")
+    (d,) = caught.value.diagnostics
+    assert d.code == "E0862" and "at most 128 registers" in d.legal
+    module = parse(kernels.source("gemm") + schedule.format(128), "gemm.tile")
+    compiled = compile_kernel(module, "gemm", chip, Options(schedule="s"))
+    assert compiled.block == (1024, 1, 1) and int(str(compiled.stats["vgprs"])) <= 128
+    assert_kept(compiled)
+
+
+@pytest.mark.parametrize("rows", [4, 8])
+def test_row_sum_chain(rows: int) -> None:
+    """Case row-sum-chain: sums over 64 and 128 values of a lane hold little beside the values."""
+    text = (
+        "tileir 1\nkernel @k(%X: global<f32[M, 1024]>, %Y: global<f32[M, 1024]>) grid(1) with(waves = 1) {\n"
+        f"  %x = load(%X[0 +: {rows}, 0 +: 1024])\n  %s = reduce_add(%x * %x, axis = 1)\n"
+        f"  store(%x * broadcast<[{rows}, 1024]>(%s), %Y[0 +: {rows}, 0 +: 1024])\n}}\n"
+    )
+    compiled = compile_kernel(parse(text, "k.tile"), "", "gfx950")
+    values = rows * 1024 // 64
+    assert values <= int(str(compiled.stats["vgprs"])) <= values + 48
+    assert_kept(compiled)
