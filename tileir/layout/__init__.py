@@ -6,7 +6,15 @@ from .blocked import blocked
 from .choose import choose, choose_free
 from .conversion import Conversion, conversion, transpose_sources
 from .linear import FreeMasks, Layout, LayoutError, broadcast_source, transfer
-from .mfma import accumulator_k_order, k_block, mfma_accumulator, mfma_operand, mma_layouts, wide_k_order
+from .mfma import (
+    accumulator_k_order,
+    block_k_order,
+    k_block,
+    mfma_accumulator,
+    mfma_operand,
+    mma_layouts,
+    wide_k_order,
+)
 from .mma import MmaPlan, MmaStep, fragments, mma_plan
 from .shared import SharedLayout
 from .spans import address_bases
@@ -27,6 +35,7 @@ __all__ = [
     "SharedLayout",
     "accumulator_k_order",
     "address_bases",
+    "block_k_order",
     "blocked",
     "broadcast_source",
     "choose",

@@ -299,6 +299,29 @@ def wide_k_order(tile_k: int, instr: tuple[int, int, int], bits: int, access_bit
     return tuple(order)
 
 
+def block_k_order(tile_k: int, instr_k: int, block: int, together: int) -> tuple[int, ...]:
+    """k order in which a lane group has runs of consecutive blocks of k: number j of an instruction has the blocks ``s * j`` … of
+    up to ``together`` instructions, s of them, one after the other.
+
+    An instruction with scales takes those of its j-th block of k from the lanes of group j (CDNA4 ISA, scaled MFMAs). In this
+    order a lane finds what it needs for several instructions side by side in memory, where the scales of a row lie in the order
+    of k. The extent of k over which it acts is :func:`k_block`.
+
+    Args:
+        block: elements of k with one scale, a power of two; 1 where k counts blocks.
+        together: instructions whose blocks lie side by side, at most; a power of two.
+    """
+    size = ceil_log2(k_block(tile_k, instr_k))
+    inner, whole = ceil_log2(block), ceil_log2(instr_k)
+    steps = list(range(whole, size))
+    near = steps[: ceil_log2(together)]
+    physical = [*range(inner), *near, *range(inner, whole), *steps[len(near) :]]
+    order = [0] * size
+    for logical, p in enumerate(physical):
+        order[p] = 1 << logical
+    return tuple(order)
+
+
 def accumulator_k_order(
     producer: Layout, axis: int, instr: tuple[int, int, int], bits: int, *, tile_k: int | None = None
 ) -> tuple[int, ...]:

@@ -24,13 +24,16 @@ from tileir.passes.alike import Alike
 from tileir.passes.held_operands import Held, Way, find, ways
 from tileir.passes.layout_classes import Classes, Layouts, is_free, reachable, stated, transposed
 from tileir.passes.lds_sizes import InUse
+from tileir.passes.legality import is_scaled
 from tileir.passes.mfma_choice import (
     MOST_OPEN_WAVES,
     Mapping,
     fragments_of,
+    has_scales,
     instruction_of,
     layouts_of,
     mappings,
+    scale_layouts,
     usual_waves,
     waves_along,
 )
@@ -38,6 +41,7 @@ from tileir.passes.mma_cost import Clocks, CostModel, registers_of
 from tileir.passes.pressure import budget
 from tileir.passes.price_mapping import Demand, Item, Known, Points, Prices, exchange_room, staged_bytes
 from tileir.passes.priced_ops import Liveness, Product, priced, products
+from tileir.passes.scaled_products import FIRST_SCALE
 from tileir.passes.split_access import WIDEST
 from tileir.records import dataclass
 from tileir.target import Target
@@ -120,7 +124,7 @@ def decide(kernel: Kernel, target: Target, classes: Classes) -> Decision | None:
         return problem.search(given)
     usual = usual_waves(kernel)
     best = problem.search(usual)
-    for waves in (usual * 2, usual // 2):
+    for waves in (usual * 2, usual // 2) if not problem.scaled else (usual // 2,):
         if 1 <= waves <= MOST_OPEN_WAVES and not any(op.attrs.get("waves") for op in kernel.walk()):
             limit = problem.throughput(best) * WORTH_OTHER_WAVES
             if problem.least_throughput(waves) < limit:
@@ -137,6 +141,7 @@ class Problem:
         self.kernel = kernel
         self.target = target
         self.known = stated(kernel, classes)
+        self.scaled = has_scales(kernel)
         self.open_waves = not isinstance(kernel.attrs.get("waves"), int)
         self.trips = dict(priced(kernel.body))
         self.classes = Alike(classes, self.known, self.trips)
@@ -255,7 +260,7 @@ class Problem:
         extra: dict[Mapping, float] = {}
         sharp: Candidates = []
         for bound, rank, mapping in found:
-            plain = replace(mapping, k_of="wide")
+            plain = mapping if mapping.k_of == "blocks" else replace(mapping, k_of="wide")
             if plain not in extra:
                 try:
                     layouts = Layouts(self.classes, self.known)
@@ -285,13 +290,17 @@ class Problem:
         demands: list[Demand] = []
         for product, mapping in zip(self.products, picked, strict=True):
             producer = None
-            if mapping.k_of != "wide":
+            if mapping.k_of in product.producers:
                 number, turned = product.producers[mapping.k_of]
                 producer = demands[number][2]
                 producer = transposed(producer, (1, 0)) if turned else producer
             demands.append(layouts_of(product.shape, product.bits, mapping, producer))
         layouts = Layouts(self.classes, self.known)
         layouts.put_products({p.op: d for p, d in zip(self.products, demands, strict=True)})
+        for product, mapping in zip(self.products, picked, strict=True):
+            scales = scale_layouts(product.shape, mapping) if is_scaled(product.op) else ()
+            for v, layout in zip(product.op.operands[FIRST_SCALE:], scales, strict=False):
+                layouts.put(v, layout)
         layouts.propagate(self.relations)
         known, prices = layouts.layout, self.prices(waves)
         cost = prices.total(known)
@@ -366,9 +375,10 @@ class Problem:
         return model.lds_latency * reads * -(-product.shape[2] // elements) * product.trips
 
     def _budget(self, waves: int) -> int:
-        """Registers of a wave. Where the number of waves is open, it is chosen so that the vector file suffices."""
+        """Registers of a wave. Where the number of waves is open, it is chosen so that the vector file suffices; not for products with
+        scales, which have both files to themselves rather than share them."""
         most = budget(self.kernel, self.target, waves)
-        return min(most, self.target.max_arch_vgprs) if self.open_waves else most
+        return min(most, self.target.max_arch_vgprs) if self.open_waves and not self.scaled else most
 
     # -- numbers of waves --------------------------------------------------------------------------------------------
 

@@ -52,7 +52,7 @@ def _table(problem: Problem, decision: Decision, number: int) -> list[str]:
     ]
     choices: list[Choice] = []
     chosen = decision.best.mappings
-    plain = tuple(replace(m, k_of="wide") for m in chosen)
+    plain = tuple(m if m.k_of == "blocks" else replace(m, k_of="wide") for m in chosen)
     for _, _, mapping in problem.candidates(product, decision.waves):
         found: list[Choice] = []
         for others in (chosen, plain):

@@ -79,6 +79,8 @@ class Divisibility:
                 n = math.gcd(a[1], a[2])
             case "convert" if op.operands[0].tile.elem.is_int:
                 n = a[0]
+            case "div" if (by := _constant(op.operands[1])) is not None and by > 0 and a[0] % by == 0:
+                n = a[0] // by
             case "shl":
                 count = _constant(op.operands[1])
                 n = a[0] << count if count is not None and 0 <= count < 32 else a[0]

@@ -15,6 +15,7 @@ from tileir.ir.registry import get
 from tileir.ir.types import GlobalType, SharedType
 from tileir.passes.lds_sizes import buffer_bytes
 from tileir.passes.meeting import Span, groups
+from tileir.passes.outstanding import instructions
 from tileir.records import dataclass
 
 VM, LGKM = "vm", "lgkm"
@@ -97,13 +98,14 @@ class Memory:
         relevant: list[Op] = []
         for op in block.ops:
             inside = [self._trace(region) for region in op.regions]
-            if any(inside) or op in self.accesses or op.name in ("wait", "barrier", "barrier_of"):
+            orders = op.name in ("wait", "barrier", "barrier_of")
+            if any(inside) or op in self.accesses or orders or instructions(op, self.kernel):
                 relevant.append(op)
         self._relevant[block] = relevant
         return bool(relevant)
 
     def trace(self, block: Block) -> list[Op]:
-        """The ops of a block that access memory or order accesses, or hold such ops."""
+        """The ops of a block that access memory, are counted by waits or order accesses, or hold such ops."""
         return self._relevant[block]
 
     def of(self, op: Op) -> tuple[Access, ...]:

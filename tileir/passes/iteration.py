@@ -12,7 +12,7 @@ from tileir.passes.lds_accesses import access_bytes, over_buffer
 from tileir.passes.loop_stages import Plan
 from tileir.passes.outstanding import instructions, rounds
 from tileir.passes.pressure import budget, registers_of
-from tileir.passes.weave import Weave, exact, lags, peak_fragments, weave
+from tileir.passes.weave import Piece, Scale, Weave, exact, lags, peak_fragments, weave
 from tileir.records import dataclass
 from tileir.target import Target
 
@@ -24,11 +24,11 @@ COPY_BYTES = 1024
 MOST_OF_ITERATION = 0.75
 # Registers for addresses and temporaries beside accumulators, fragments and loads on their way.
 RESERVE = 32
+# Part of an iteration over which the loads of the next one's scales are spread, from its beginning on: so early that memory answers
+# before the end, and so late that the registers of the scales before are free.
+SCALES_UNTIL = 0.5
+SETS_OF_SCALES = 2  # in registers: of this tile and of the next
 _PARTS = ("mma", "shared_load", "shared_load_transposed", "transpose")
-
-Piece = tuple[Op, int]
-"""What holds a part of a tile between its load and its write to LDS: the load, and the register where the part begins (-1: the
-whole tile)."""
 
 
 @dataclass
@@ -53,6 +53,7 @@ class Iteration:
         order.early = sum(r.load in one for r in order.reads[0])
         order.stored = len(self.pieces) if two and self.plan.loads else 0
         fixed = sum(registers_of(v) for v in (*self.plan.loop.results, *(load.result for load in self.plan.loads)))
+        fixed += (SETS_OF_SCALES + self.plan.tiles) * len(order.scales)  # and an address for each load of a trip
         room = budget(self.kernel, self.target) - fixed - RESERVE
         if peak_fragments(order, 0) <= room:
             order.margin = self.ahead
@@ -170,8 +171,17 @@ class Iteration:
         needed = max((p + (1 - depth) * n for p, f, _ in self.copies if f in fills), default=None)
         if needed is None:
             return -1
-        turns = range(-depth, 1)
-        return sum(self.certain(f, i) for p, f, i in self.copies for j in turns if needed < p + j * n < place)
+        issued = [(p, self.certain(f, i)) for p, f, i in self.copies] + [(p, 1) for p, _ in self.scales]
+        return sum(certain for p, certain in issued for j in range(-depth, 1) if needed < p + j * n < place)
+
+    # Scales
+
+    @cached_property
+    def scales(self) -> list[tuple[float, Scale]]:
+        """Where the loads of the scales of the next tile stand."""
+        found = self.weave.scales
+        length = self.weave.steps * SCALES_UNTIL
+        return [(exact(length * (i + 0.5) / len(found)), s) for i, s in enumerate(found)]
 
     # Through registers
 
@@ -208,8 +218,10 @@ def iteration_of(plan: Plan, kernel: Kernel, target: Target) -> Iteration | str:
     if not products:
         return "it has no 'mma'"
     for op in consumers:
-        if op.name not in _PARTS and op not in plan.addresses and not _is_scalar(op):
+        if op.name not in _PARTS and op not in plan.addresses and op not in plan.scales and not _is_scalar(op):
             return f"it computes more than products: '{op.name}'"
+    if plan.scales and plan.loop.attrs.get("pattern") == "ping_pong":
+        return "its products have scales, for which ping_pong has no place"
     accumulators = _accumulators(plan, products)
     if accumulators is None:
         return "what it carries is not summed by an 'mma' alone"
@@ -229,7 +241,7 @@ def _accumulators(plan: Plan, products: Sequence[Op]) -> dict[Op, int] | None:
     chains: dict[Value, int] = {v: i for i, v in enumerate(plan.body.args[1:])}
     found: dict[Op, int] = {}
     for op in products:
-        if len(op.operands) != 3 or op.operands[2] not in chains:
+        if len(op.operands) < 3 or op.operands[2] not in chains:
             return None
         found[op] = number = chains.pop(op.operands[2])
         chains[op.result] = number

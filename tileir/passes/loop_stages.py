@@ -9,6 +9,7 @@ from tileir.ir.core import Block, Kernel, Op, Value
 from tileir.ir.diagnostics import CompileError, Note, error
 from tileir.ir.registry import get
 from tileir.passes.hazards import Memory
+from tileir.passes.scaled_products import FIRST_SCALE, scale_source
 from tileir.records import dataclass
 
 MOST_DEPTH = 4  # stages that a loop gets by itself, and that a schedule may ask for
@@ -25,6 +26,9 @@ class Plan:
     turns: list[Op] = field(default_factory=list[Op])  # what happens to it between load and store
     stores: list[Op] = field(default_factory=list[Op])
     addresses: list[Op] = field(default_factory=list[Op])  # what the addresses of copies and loads are computed by
+    scales: list[Op] = field(
+        default_factory=list[Op]
+    )  # loads of scales of products, which may come ahead of their turn
 
     @property
     def body(self) -> Block:
@@ -104,10 +108,28 @@ def plan(loop: Op, kernel: Kernel, memory: Memory, depth: Depth = depth_of) -> P
             raise _refused(plan, op, f"the loop has a '{op.name}' of its own")
     for op in (*plan.copies, *plan.loads):
         _check_view(plan, op, memory)
+    _add_scales(plan, addresses, position, memory)
     plan.addresses = sorted(addresses, key=lambda op: position[op])
     plan.loads.sort(key=lambda op: position[op])
     plan.turns.sort(key=lambda op: position[op])
     return plan
+
+
+def _add_scales(plan: Plan, addresses: set[Op], position: dict[Op, int], memory: Memory) -> None:
+    """The loads of scales, if all of them may come ahead of their turn. They stay where they are in a loop that is written tile by
+    tile."""
+    products = (op for op in plan.body.ops if op.name == "mma")
+    sources = [scale_source(v) for op in products for v in op.operands[FIRST_SCALE:]]
+    loads = list(dict.fromkeys(op for op in sources if op is not None and op in position))
+    found = set(addresses)
+    try:
+        for op in loads:
+            _collect(plan, op, op.operands, found, position)
+            _check_view(plan, op, memory)
+    except CompileError:
+        return
+    addresses |= found
+    plan.scales = loads
 
 
 def _check_buffer(plan: Plan, fill: Op, alloc: Op, kernel: Kernel, position: dict[Op, int]) -> None:

@@ -10,8 +10,8 @@ from tileir.ir.core import AttrValue, Kernel, Op
 from tileir.ir.diagnostics import error
 from tileir.ir.ops.contract import SCALE_BLOCK, accumulator
 from tileir.ir.registry import get
-from tileir.layout import Layout, accumulator_k_order, mma_layouts, wide_k_order
-from tileir.passes.legality import worthwhile
+from tileir.layout import Layout, accumulator_k_order, block_k_order, mma_layouts, wide_k_order
+from tileir.passes.legality import is_scaled, worthwhile
 from tileir.records import dataclass
 from tileir.target import Mfma, Target
 
@@ -20,7 +20,11 @@ ELEMENTS_PER_WAVE = 4 * 16 * 16
 DEFAULT_WAVES = 4
 # Accumulator elements beyond which eight waves are used: four hold more than 128 registers each, half of the vector file.
 ELEMENTS_OF_FOUR_WAVES = 4 * 64 * 128
+# Those of which the accumulation files of four waves hold all: 256 registers of a lane.
+ELEMENTS_THAT_FIT = 4 * 64 * 256
 MOST_OPEN_WAVES = 8
+# Scales in one register, of which a matrix instruction picks one (CDNA4 ISA, op_sel of the scaled MFMAs).
+SCALES_TOGETHER = 4
 
 Shape = tuple[int, int, int]
 
@@ -33,8 +37,8 @@ class Mapping:
         instr: m, n, k of the matrix instruction.
         grid: waves over rows and columns of the result.
         swapped: the instruction computes the transposed product.
-        k_of: "wide" for the k order with the widest LDS reads; "a" or "b" for the order in which that operand, the result
-            of an earlier `mma`, lies already.
+        k_of: "wide" for the k order with the widest LDS reads; "blocks" for that of products with scales, in which the scales of a
+            lane lie side by side; "a" or "b" for the order in which that operand, the result of an earlier `mma`, lies already.
     """
 
     instr: Shape
@@ -49,7 +53,7 @@ class Mapping:
 
     def __str__(self) -> str:
         text = f"{'x'.join(map(str, self.instr))}{' swapped' if self.swapped else ''}, waves {self.grid[0]} x {self.grid[1]}"
-        return text if self.k_of == "wide" else f"{text}, k as {self.k_of} lies"
+        return text if self.k_of not in ("a", "b") else f"{text}, k as {self.k_of} lies"
 
 
 def instructions(op: Op, target: Target) -> tuple[Mfma, ...]:
@@ -110,12 +114,13 @@ def mappings(op: Op, waves: int, target: Target, producers: Sequence[str] = ()) 
         )
     grids = [grid] if grid else [(r, waves // r) for r in _powers(waves)]
     orders = [bool(op.attrs["swapped"])] if "swapped" in op.attrs else [True, False]
+    k_orders = ("blocks",) if is_scaled(op) else (*producers, "wide")
     return tuple(
         Mapping(_shape(i), (g[0], g[1]), swapped, k_of)
         for i in instrs
         for g in grids
         for swapped in orders
-        for k_of in (*producers, "wide")
+        for k_of in k_orders
     )
 
 
@@ -147,6 +152,8 @@ def layouts_of(
     of_operand = bits if isinstance(bits, tuple) else (bits, bits)
     if mapping.k_of == "wide":
         order = wide_k_order(k, mapping.instr, max(of_operand))
+    elif mapping.k_of == "blocks":
+        order = block_k_order(k, mapping.instr[2], SCALE_BLOCK, SCALES_TOGETHER)
     else:
         assert producer is not None
         number = "ab".index(mapping.k_of)
@@ -167,14 +174,16 @@ def scale_layouts(shape: Shape, mapping: Mapping) -> tuple[Layout, Layout]:
     """Layouts of the scales of a product of tile shape (m, n, k): those of operands of which k counts blocks of 32."""
     m, n, k = shape
     rows, cols, depth = mapping.instr
+    blocks, of_instruction = k // SCALE_BLOCK, depth // SCALE_BLOCK
     a, b, _ = mma_layouts(
         m,
         n,
-        k // SCALE_BLOCK,
+        blocks,
         wave_grid=mapping.grid,
-        instr=(rows, cols, depth // SCALE_BLOCK),
+        instr=(rows, cols, of_instruction),
         operand_bits=8,
         swapped=mapping.swapped,
+        k_order=block_k_order(blocks, of_instruction, 1, SCALES_TOGETHER),
     )
     return a, b
 
@@ -196,7 +205,8 @@ def usual_waves(kernel: Kernel) -> int:
 
     Products of equal shape count once: they are versions of one, or follow each other. But one that multiplies what comes from
     another is a product of its own, and there is vector work between the two: eight waves, two on each SIMD, pay from half as
-    many elements on, since one computes while the other multiplies.
+    many elements on, since one computes while the other multiplies. Products with scales have four as long as the accumulators
+    fit: two waves on a SIMD have too few registers for the scales of two tiles and their addresses besides.
     """
     products = [op for op in kernel.walk() if op.name == "mma"]
     shapes = {(op.result.tile.shape, _follows(op)) for op in products}
@@ -204,11 +214,18 @@ def usual_waves(kernel: Kernel) -> int:
         return DEFAULT_WAVES
     elements = sum(m * n for (m, n), _ in shapes)
     enough = ELEMENTS_OF_FOUR_WAVES // (2 if any(follows for _, follows in shapes) else 1)
+    if has_scales(kernel):
+        enough = ELEMENTS_THAT_FIT
     most = MOST_OPEN_WAVES if elements > enough else DEFAULT_WAVES
     waves = 1
     while waves < most and elements >= 2 * waves * ELEMENTS_PER_WAVE:
         waves *= 2
     return waves
+
+
+def has_scales(kernel: Kernel) -> bool:
+    """Whether a product of the kernel has scales of blocks."""
+    return any(op.name == "mma" and is_scaled(op) for op in kernel.walk())
 
 
 def _follows(product: Op) -> bool:

@@ -17,7 +17,8 @@ floats need for their full rate; to rows of a cache line where tiles go through 
 turn of the buffer serves more products.
 
 Loops that count tiles count elements first (`count_elements`). What the loop computes is the same, so it must end where the tiles end,
-with the view: the last tile of the text may reach further.
+with the view: the last tile of the text may reach further. Loops that find scales by their variable count blocks in the end
+(`scaled_products`).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from tileir.passes.base import Context, Pass
 from tileir.passes.count_elements import constant_of, count_elements
 from tileir.passes.loop_stages import MOST_DEPTH
 from tileir.passes.mfma_choice import instructions
+from tileir.passes.scaled_products import count_blocks
 from tileir.target import Target
 
 ROW_BYTES = 64  # of a tile of k: what one read of each lane group takes, and half a cache line
@@ -73,7 +75,7 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
         rw.replace(op, [value])
         return True
 
-    return rewrite(kernel, rule) if widths else kernel
+    return count_blocks(rewrite(kernel, rule) if widths else kernel)
 
 
 def _narrow_axis(op: Op, variables: set[Value]) -> int:

@@ -10,23 +10,24 @@ from tileir.ir.core import AttrValue, Block, Op, Value
 from tileir.ir.ops.memory import cache_of
 from tileir.ir.rewriter import Rewriter
 from tileir.ir.types import I1, FragmentType, scalar
-from tileir.passes.iteration import Iteration, Piece
+from tileir.passes.iteration import Iteration
 from tileir.passes.pipeliner import Pipeliner
 from tileir.passes.pressure import part_of_pin
-from tileir.passes.weave import Operand, Read, Step, exact
+from tileir.passes.weave import Operand, Piece, Read, Scale, Step, exact
 from tileir.records import dataclass
 
 
 @dataclass
 class Tile:
     """What is known while one iteration is written: its number (counted from the first of a trip) and loop variable, fragments that
-    have been read, accumulator fragments by carried value, registers that hold loads on their way to LDS."""
+    have been read, accumulator fragments by carried value, registers that hold loads on their way to LDS, and its scales."""
 
     number: int
     index: Value
     fragments: dict[Read, Value]
     acc: list[list[Value]]
     held: dict[Piece, Value] = field(default_factory=dict[Piece, Value])
+    scales: dict[Piece, Value] = field(default_factory=dict[Piece, Value])
 
 
 Event = tuple[float, int, Callable[[], None]]
@@ -74,7 +75,8 @@ class Scheduler(Pipeliner):
         return self.maps[op]
 
     def make_maps(self) -> None:
-        for op in (*self.weave.read_counts, *(load for load in self.plan.loads if self.shape.piece(load))):
+        pieces = (load for load in self.plan.loads if self.shape.piece(load))
+        for op in (*self.weave.read_counts, *pieces, *self.plan.scales):
             self.maps[op] = self.rw.value(
                 "register_map", (), types=[op.result.tile], hint=f"m{op.result.name}", loc=op.loc
             )
@@ -114,7 +116,11 @@ class Scheduler(Pipeliner):
         c = acc[step.c]
         assert isinstance(c.type, FragmentType)
         attrs |= part_of_pin(op, step.c, c.type.registers)
-        acc[step.c] = self.value("mfma", [a, b, c], attrs, c.type, op, op.result.name)
+        scales = step.scales[::-1] if op.attrs.get("swapped", False) else step.scales
+        if scales:
+            attrs["scale_at"] = tuple(s.place for s in scales)
+        operands = [a, b, c, *(tile.scales[s.piece] for s in scales)]
+        acc[step.c] = self.value("mfma", operands, attrs, c.type, op, op.result.name)
 
     # -- copies, loads and stores, as single instructions --------------------------------------------------------
 
@@ -144,12 +150,25 @@ class Scheduler(Pipeliner):
             self.copier.op(load, local)
             into[key] = local[load.result]
             return
+        into[key] = self.load_part(load, at, self.shape.piece(load), values, f"g{load.result.name}")
+
+    def load_part(self, load: Op, at: int, count: int, values: dict[Value, Value], hint: str) -> Value:
+        """`count` registers of what a load brings, from `at` on."""
         operands = [*(values.get(v) or self.rw.use(v) for v in load.operands), self.map_of(load)]
-        type = FragmentType(load.result.tile.elem, self.shape.piece(load))
+        type = FragmentType(load.result.tile.elem, count)
         attrs: dict[str, AttrValue] = {**({"at": at} if at else {}), **cache_of(load)}
-        made = self.put("load_fragment", operands, attrs, type, load, f"g{load.result.name}", load.spans)
+        made = self.put("load_fragment", operands, attrs, type, load, hint, load.spans)
         assert made is not None
-        into[key] = made
+        return made
+
+    def load_scales(self, index: Value, number: int) -> dict[Piece, Value]:
+        """All scales of the tile at `index`."""
+        values = self.addressed(index, number) if self.plan.scales else {}
+        return {s.piece: self.load_scale(s, values) for _, s in self.shape.scales}
+
+    def load_scale(self, scale: Scale, values: dict[Value, Value]) -> Value:
+        load = scale.load
+        return self.load_part(load, scale.at, scale.count, values, load.result.name)
 
     def store_piece(self, key: Piece, held: dict[Piece, Value], tile: int) -> None:
         load, at = key
@@ -190,8 +209,10 @@ class Scheduler(Pipeliner):
                     events.append((p, len(events), lambda r=r: self.read(r, tile.number, tile.fragments)))
                 if not i and p < 0 and following:
                     events.append((exact(p + n), len(events), lambda r=r: self.read(r, tile.number + 1, upcoming)))
+        scales: dict[Piece, Value] = {}
         if following:
             self._turns(events, tile, fetch=fetch, left=left)
+            self._next_scales(events, tile, scales)
         made: dict[Operand, Value] = {}
         events.sort(key=lambda e: (e[0], e[1]))
         at = 0
@@ -204,7 +225,19 @@ class Scheduler(Pipeliner):
             self.product(step, tile, made)
         for _, _, emit in events[at:]:
             emit()
-        tile.fragments = upcoming
+        tile.fragments, tile.scales = upcoming, scales
+
+    def _next_scales(self, events: list[Event], tile: Tile, into: dict[Piece, Value]) -> None:
+        """The loads of the scales of the next tile."""
+        values: dict[Value, Value] = {}
+
+        def load(scale: Scale) -> None:
+            if not values:
+                values.update(self.addressed(self.index(tile.index, 1), tile.number + 1))
+            into[scale.piece] = self.load_scale(scale, values)
+
+        for p, s in self.shape.scales:
+            events.append((p, 500 + len(events), partial(load, s)))
 
     def _turns(self, events: list[Event], tile: Tile, *, fetch: bool, left: int | None) -> None:
         """The turns of an iteration, and with `fetch` the copies, loads and LDS writes that follow them."""
@@ -283,12 +316,13 @@ class Scheduler(Pipeliner):
     def prologue(self, start: Value, acc: list[list[Value]]) -> Tile:
         """The first tiles on their way, the first fragments in registers."""
         plan = self.plan
+        scales = self.load_scales(start, 0)
         for t in range(plan.depth if plan.copies else 0):
             values = self.addressed(self.index(start, t), t)
             for place, fill, i in self.shape.copies:
                 if t < plan.depth - 1 or place < self.weave.steps:
                     self.copy_part(fill, i, values)
-        tile = Tile(0, start, {}, acc)
+        tile = Tile(0, start, {}, acc, scales=scales)
         self.fill_registers(start, tile)
         count = (plan.depth - 1) * self.shape.copies_of_tile - self.shape.late_copies
         self.turn(count, lgkm=bool(self.shape.pieces))
@@ -312,14 +346,16 @@ class Scheduler(Pipeliner):
             self.rw.op("wait", (), {"vm": 0}, loc=self.plan.loop.loc)
 
     def carried(self, tile: Tile) -> list[Value]:
-        return [*(v for part in tile.acc for v in part), *tile.fragments.values(), *tile.held.values()]
+        acc = (v for part in tile.acc for v in part)
+        return [*acc, *tile.fragments.values(), *tile.held.values(), *tile.scales.values()]
 
     def renamed(self, tile: Tile, values: Sequence[Value], number: int, index: Value) -> Tile:
         """The same things under other values, in the order of `carried`."""
         found = iter(values)
         acc = [[next(found) for _ in part] for part in tile.acc]
         fragments = {r: next(found) for r in tile.fragments}
-        return Tile(number, index, fragments, acc, {key: next(found) for key in tile.held})
+        held = {key: next(found) for key in tile.held}
+        return Tile(number, index, fragments, acc, held, {key: next(found) for key in tile.scales})
 
     def fresh(self, v: Value) -> Value:
         return Value(self.rw.names.fresh(v.name), v.type, v.loc)
@@ -357,7 +393,8 @@ class Scheduler(Pipeliner):
             now.number, now.index = i, first
             if i:
                 under_way = (plan.depth - 1 - i) * self.shape.copies_of_tile - self.shape.late_copies
-                self.turn(max(0, under_way), lgkm=bool(self.shape.pieces))
+                now.scales = self.load_scales(self.index(first, i), i)
+                self.turn(max(0, under_way) + len(now.scales), lgkm=bool(self.shape.pieces))
                 now.fragments = self.first_fragments(i)
             self.iteration(now, fetch=False, following=False)
             rw.insert(Op("yield", [v for part in now.acc for v in part], {}, [], [], None, plan.body.terminator.loc))
@@ -385,6 +422,7 @@ class Scheduler(Pipeliner):
             dict(tile.fragments),
             [[next(found) for _ in part] for part in tile.acc],
             dict(tile.held),
+            dict(tile.scales),
         )
 
 

@@ -30,15 +30,20 @@ from tileir.ir.builder import Builder, Names
 from tileir.ir.core import AttrValue, Block, Kernel, Op, Value
 from tileir.ir.diagnostics import error
 from tileir.ir.ops.atomic import is_atomic
-from tileir.ir.ops.memory import picked_dim
+from tileir.ir.ops.memory import picked_dim, tile_dims
 from tileir.ir.registry import get
 from tileir.ir.rewriter import Rewriter, all_names
 from tileir.ir.types import I32, GlobalType
 from tileir.passes.base import Context, Pass
 from tileir.passes.facts import Divisibility
+from tileir.passes.mfma_choice import SCALES_TOGETHER
+from tileir.passes.scaled_products import scale_loads
 
 PAIR = 4  # bytes of two 16-bit floats, which one instruction adds
 SIX_BYTES = 12  # of 16 elements of 6 bits: three dwords
+SCALE_GROUPS = (
+    2  # blocks of k of a matrix instruction, at least, whose scales are in different lanes (CDNA4 ISA, 32x32x64)
+)
 WIDEST = 16  # bytes of the widest memory access of a lane: four dwords (CDNA3 ISA, buffer_load_dwordx4)
 
 
@@ -63,9 +68,10 @@ def access(op: Op) -> tuple[GlobalType, list[Value]]:
     return view, op.operands[at + 1 : at + 1 + len(op.spans)]
 
 
-def ideal_bytes(op: Op, facts: Divisibility) -> int:
+def ideal_bytes(op: Op, facts: Divisibility, scale_axis: int | None = None) -> int:
     """Widest access that the spans and start indices allow, whatever the view's address and strides are; 0 where there is one
-    version only: for picked rows whose elements do not lie together, and for atomic updates of other than pairs."""
+    version only: for picked rows whose elements do not lie together, and for atomic updates of other than pairs. Of scales of a
+    product, whose axis `scale_axis` counts blocks, a lane needs no more than half of a row together (`SCALE_GROUPS`)."""
     view, indices = access(op)
     assert op.spans is not None
     together, size = view.elem.unit
@@ -79,6 +85,9 @@ def ideal_bytes(op: Op, facts: Divisibility) -> int:
     start = facts.of(indices[d])
     run = math.gcd(op.spans[d] or 0, start) if start else op.spans[d] or 0
     run &= -run
+    if scale_axis is not None:
+        along = tile_dims(op)[scale_axis] == d
+        run = min(run // SCALE_GROUPS, SCALES_TOGETHER) if along and run > 1 else 1
     _check_whole_bytes(op, view, run)
     most = PAIR if is_atomic(op) else SIX_BYTES if view.elem.bits == 6 else WIDEST
     width = max(size, min(most, run // together * size))
@@ -99,7 +108,8 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
     open_ops = [op for op in kernel.walk() if is_open(op)]
     if not open_ops:
         return kernel
-    widths = {op: ideal_bytes(op, facts) for op in open_ops}
+    scales = scale_loads(kernel)
+    widths = {op: ideal_bytes(op, facts, scales.get(op)) for op in open_ops}
     names = Names(all_names(kernel))
     args = [Value(a.name, a.type, a.loc) for a in kernel.args]
     mapping = dict(zip(kernel.args, args, strict=True))

@@ -305,17 +305,14 @@ class _Analysis:
             if vm >= 0:
                 state = self._wait(VM, vm, state)
             return self._wait(LGKM, 0, state) if lgkm == 0 else state  # scalar loads come out of order: only 0 is sure
-        accesses = self.memory.of(op)
-        if not accesses:
-            return state
-        newer = instructions(op, self.kernel)
+        accesses, newer = self.memory.of(op), instructions(op, self.kernel)
 
         def older(key: Key, s: _Status) -> _Status:
             if key[0].counter != VM or s.age == _AGE_LIMIT:
                 return s
             return _Status(s.complete, min(s.age + newer, _AGE_LIMIT), s.passed, s.extra)
 
-        out = _changed(state, older) if newer else dict(state)
+        out = _changed(state, older) if newer else dict(state) if accesses else state
         for a in accesses:
             bucket = self.memory.group(a), a.writes
             # The newest of accesses that are alike is the last to complete: it stands for all.

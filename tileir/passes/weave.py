@@ -19,13 +19,16 @@ import math
 from collections.abc import Callable, Sequence
 
 from tileir.ir.core import Op, Value
+from tileir.ir.ops.memory import picked_dim
 from tileir.ir.ops.shape import permutation
 from tileir.ir.types import FragmentType, SharedType, TileType
 from tileir.layout.conversion import transpose_sources
 from tileir.layout.linear import LayoutError
-from tileir.layout.mma import MmaPlan, mma_plan
+from tileir.layout.mma import MmaPlan, mma_plan, scale_registers
 from tileir.layout.transposed import elements_per_read
 from tileir.passes.lds_accesses import access_bytes, over_buffer
+from tileir.passes.mfma_choice import SCALES_TOGETHER
+from tileir.passes.scaled_products import FIRST_SCALE
 from tileir.records import dataclass
 
 # Matrix instructions between two that add to the same accumulator: enough that none waits for the one before (16 passes of
@@ -44,6 +47,10 @@ class Read:
     count: int
 
 
+Piece = tuple[Op, int]
+"""What one load of a lane brings of a tile: the load of the tile, and the register where the part begins (-1: the whole tile)."""
+
+
 @dataclass(frozen=True)
 class Operand:
     """An operand of a matrix instruction: registers `at` … of the tile that `load` reads, `count` of them."""
@@ -54,13 +61,31 @@ class Operand:
 
 
 @dataclass(frozen=True)
+class Scale:
+    """Scales of an operand: number `place` of those that `load` brings into a register of each lane, `count` from register `at` of
+    its tile on."""
+
+    load: Op
+    at: int
+    count: int
+    place: int
+
+    @property
+    def piece(self) -> Piece:
+        """What brings it."""
+        return self.load, self.at
+
+
+@dataclass(frozen=True)
 class Step:
-    """One matrix instruction of the product `mma`: accumulator fragment number `c`, and operands in the order of the text."""
+    """One matrix instruction of the product `mma`: accumulator fragment number `c`, and operands in the order of the text, with
+    their scales if they have some."""
 
     mma: Op
     c: int
     a: Operand
     b: Operand
+    scales: tuple[Scale, ...] = ()
 
 
 @dataclass
@@ -79,6 +104,12 @@ class Weave:
     def sequence(self) -> list[Step]:
         """All matrix instructions in order."""
         return [s for part in self.slices for s in part]
+
+    @property
+    def scales(self) -> list[Scale]:
+        """What brings scales, without repetition, that of the last first use first: one wait, for those needed first, serves all."""
+        found = {s.piece: s for step in self.sequence for s in step.scales}
+        return list(found.values())[::-1]
 
     @property
     def steps(self) -> int:
@@ -118,9 +149,9 @@ def exact(place: float) -> float:
     return round(place, 6)
 
 
-def source_load(v: Value, inside: set[Op]) -> tuple[Op, tuple[int, ...]] | None:
-    """The read of LDS in the loop that a value is, through transposes; and for each register of the value that of the read. They
-    differ where a transpose exchanges two dimensions that both repeat."""
+def _traced(v: Value) -> tuple[Op | None, tuple[int, ...]]:
+    """What a value is made by, through transposes, and for each register of the value that of the source. They differ where a
+    transpose exchanges two dimensions that both repeat."""
     op = v.owner
     assert v.tile.layout is not None
     registers = tuple(range(v.tile.layout.num_registers))
@@ -130,6 +161,12 @@ def source_load(v: Value, inside: set[Op]) -> tuple[Op, tuple[int, ...]] | None:
         sources = transpose_sources(x.tile.layout, permutation(op.attrs, x.tile.rank))
         registers = tuple(sources[r] for r in registers)
         op = x.owner
+    return op, registers
+
+
+def source_load(v: Value, inside: set[Op]) -> tuple[Op, tuple[int, ...]] | None:
+    """The read of LDS in the loop that a value is, and for each register of the value that of the read."""
+    op, registers = _traced(v)
     if op is None or op not in inside or op.name not in ("shared_load", "shared_load_transposed"):
         return None
     return op, registers
@@ -167,6 +204,45 @@ def plan_of(op: Op) -> MmaPlan | None:
         return None
 
 
+def is_plain_load(op: Op) -> bool:
+    """Whether single loads of a lane can bring a tile: `load` by buffer instructions with zeros outside."""
+    return (
+        op.name == "load" and op.attrs.get("via") == "buffer" and op.attrs.get("pad", 0) == 0 and picked_dim(op) is None
+    )
+
+
+def scales_of(mma: Op, plan: MmaPlan, inside: set[Op]) -> list[tuple[Scale, ...]] | None:
+    """The scales of every step of a product, none if it has none; None where they cannot be loaded as single instructions."""
+    if len(mma.operands) <= FIRST_SCALE:
+        return []
+    sources: list[tuple[Op, int, tuple[int, ...]]] = []
+    for number, v in enumerate(mma.operands[FIRST_SCALE:]):
+        load, registers = _traced(v)
+        if load is None or load not in inside or not is_plain_load(load):
+            return None
+        layout, width = load.result.tile.layout, load.attrs["bytes"]
+        blocks = 1 - number if v.owner is load else number  # the axis of the loaded tile that counts blocks of k
+        if layout is None or layout.padded_shape[blocks] != layout.shape[blocks] or not isinstance(width, int):
+            return None
+        together = layout.contiguous(layout.rank - 1)
+        sources.append((load, min(width, together, SCALES_TOGETHER), registers))
+    a, b, _, sa, sb = (v.tile.layout for v in mma.operands)
+    instr = mma.attrs["instr"]
+    assert a is not None and b is not None and sa is not None and sb is not None and isinstance(instr, tuple)
+    bits = mma.operands[0].tile.elem.bits, mma.operands[1].tile.elem.bits
+    try:
+        found = scale_registers(plan, (a, b), (sa, sb), (instr[0], instr[1], instr[2]), bits)
+    except LayoutError:
+        return None
+    return [
+        tuple(
+            Scale(load, held[r] - held[r] % n, n, held[r] % n)
+            for (load, n, held), r in zip(sources, registers, strict=True)
+        )
+        for registers in found
+    ]
+
+
 def weave(products: Sequence[Op], inside: set[Op], cut: tuple[int, int] | None = None) -> Weave | None:
     """The order of an iteration whose products are these, None where a product cannot be taken apart: an operand that is not
     read from LDS in the loop, or by reads of less than a register, or with holes. With `cut` slices are not runs of k but parts of the
@@ -177,7 +253,8 @@ def weave(products: Sequence[Op], inside: set[Op], cut: tuple[int, int] | None =
     for mma in products:
         loads = [source_load(v, inside) for v in mma.operands[:2]]
         plan = plan_of(mma)
-        if plan is None or len(mma.operands) != 3:
+        places = scales_of(mma, plan, inside) if plan is not None else None
+        if plan is None or places is None or len(mma.operands) < 3:
             return None
         sizes = (plan.a_registers, plan.b_registers)
         for found, size in zip(loads, sizes, strict=True):
@@ -192,12 +269,12 @@ def weave(products: Sequence[Op], inside: set[Op], cut: tuple[int, int] | None =
             read_counts[load] = n
         acc_counts[mma] = plan.c_registers
         steps: list[Step] = []
-        for step in plan.steps:
+        for number, step in enumerate(plan.steps):
             at = (step.a, step.b)
             a, b = (_operand(*x, r, n) if x is not None else None for x, r, n in zip(loads, at, sizes, strict=True))
             if a is None or b is None:
                 return None
-            steps.append(Step(mma, step.c // plan.c_registers, a, b))
+            steps.append(Step(mma, step.c // plan.c_registers, a, b, places[number] if places else ()))
         parts = _slices(steps, read_counts) if cut is None else _cut(steps, *cut)
         if parts is None:
             return None

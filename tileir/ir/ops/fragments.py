@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tileir.ir.ops import numeric
-from tileir.ir.ops.contract import accumulator, is_small_float
+from tileir.ir.ops.contract import SCALE, SCALE_BLOCK, accumulator, is_small_float
 from tileir.ir.ops.memory import CACHE_ATTR, access_shape
 from tileir.ir.registry import AttrSpec, Check, OpDef, declare
 from tileir.ir.types import FragmentType, GlobalType, SharedType, TileType, Type
@@ -451,6 +451,8 @@ declare(
 
 def _mfma(c: Check) -> Sequence[Type]:
     a, b, acc = (_fragment(c, i) for i in range(3))
+    if len(c.operands) not in (3, 5):
+        c.fail("E0302", f"'mfma' has {len(c.operands)} operands", legal="mfma(a, b, c) or mfma(a, b, c, sa, sb)")
     instr = c.attrs["instr"]
     assert isinstance(instr, tuple)
     if (
@@ -473,7 +475,26 @@ def _mfma(c: Check) -> Sequence[Type]:
             f"{a}, {b} and {acc} are not operands of {m}x{n}x{k}",
             legal=f"{sizes[0]} and {sizes[1]} elements and {sizes[2]} of {want or 'f32'}",
         )
+    if len(c.operands) == 5:
+        _check_scales(c, a, (m, n, k))
     return [acc]
+
+
+def _check_scales(c: Check, a: FragmentType, instr: tuple[int, int, int]) -> None:
+    """Each scale operand is one register, of which the instruction takes a byte."""
+    m, n, k = instr
+    if not is_small_float(a.elem) or m * (k // SCALE_BLOCK) != LANES or m != n:
+        c.fail("E0375", f"{m}x{n}x{k} takes no scales", legal="[16, 16, 128] and [32, 32, 64] do, of small floats")
+    picked = c.attrs["scale_at"]
+    assert isinstance(picked, tuple)
+    if len(picked) != 2:
+        c.fail(
+            "E0306", f"attribute 'scale_at' of 'mfma' cannot be {list(picked)}", legal="a place in each scale fragment"
+        )
+    for i, at in zip((3, 4), picked, strict=True):
+        t = _fragment(c, i)
+        if t.elem.name != SCALE or t.registers != 1 or not 0 <= at < t.count:
+            c.fail("E0375", f"scale {at} of {t}", i, legal=f"one of at most four scales: fragment<{SCALE}[4]>")
 
 
 def _mfma_value(ctx: Any, op: Any, args: Sequence[Any]) -> Any:
@@ -481,6 +502,11 @@ def _mfma_value(ctx: Any, op: Any, args: Sequence[Any]) -> Any:
     acc = op.results[0].type.elem
     bits = (v.type.elem.bits for v in op.operands[:2])
     a, b = (_matrix(x, rows, k, width) for x, rows, width in zip(args, (m, n), bits, strict=False))
+    if len(args) == 5:
+        a, b = (
+            x * _scale_matrix(args[3 + i], rows, op.attrs["scale_at"][i])
+            for i, (x, rows) in enumerate(((a, m), (b, n)))
+        )
     product = a @ b.transpose(0, 2, 1)
     table = mfma_accumulator(m, n, bits=max(32, op.operands[0].type.elem.bits)).owner_table()[0]
     found = product[:, table[..., 0], table[..., 1]]
@@ -497,15 +523,24 @@ def _matrix(fragment: Array, rows: int, k: int, bits: int) -> Array:
     return values.transpose(0, 2, 1, 3).reshape(waves, rows, k)[:, :, place]
 
 
+def _scale_matrix(fragment: Array, rows: int, at: int) -> Array:
+    """Scales as factors of an operand, [waves, rows, k] in f64: lane rows · j + i holds that of row i and of the j-th block of k."""
+    waves = fragment.shape[0]
+    values = fragment[..., at].astype(np.float64).reshape(waves, LANES // rows, rows).transpose(0, 2, 1)
+    return np.repeat(values, SCALE_BLOCK, axis=2)
+
+
 declare(
     OpDef(
         "mfma",
         "One matrix instruction: c + a · bᵀ, where lane l of an operand holds row l mod m (or n) and its lane group a run of k. Operands "
-        "stand in the order of the instruction.",
-        ("a", "b", "c"),
+        "stand in the order of the instruction. With five the last two are scales of blocks of 32 values of k (see `mma_scaled`): "
+        "lane m · j + i holds those of row i for the j-th block of k of up to four instructions; this one takes number `scale_at`.",
+        ("a", "b", "c", "scales*"),
         _mfma,
         attrs=(
             AttrSpec("instr", "shape", doc="MFMA shape m, n, k"),
+            AttrSpec("scale_at", "shape", default=(), doc="which of the scales in each of the two scale fragments"),
             AttrSpec("file", "word", default="", choices=FILES, doc="register file of the accumulator"),
             AttrSpec(
                 "pin", "shape", default=(), doc="first and last register of that file in which the accumulator lies"

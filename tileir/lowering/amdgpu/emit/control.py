@@ -13,7 +13,7 @@ from tileir.lowering.amdgpu.emit.elementwise import operand_pieces
 from tileir.lowering.amdgpu.emit.matrix import place_lasting_operands, plan_of
 from tileir.lowering.amdgpu.emit.state import State
 from tileir.lowering.amdgpu.emit.tiles import Tile, can_tie, pin_constraint, tied
-from tileir.lowering.amdgpu.emit.writer import scalar_type, vector_type
+from tileir.lowering.amdgpu.emit.writer import fragment_type, scalar_type, vector_type
 from tileir.passes.chains import accumulators, carried_links, reached
 from tileir.passes.uniform import uniform_axes
 
@@ -86,7 +86,7 @@ class Control:
         for v, target in zip(values, targets, strict=True):
             if isinstance(v.type, FragmentType):
                 names.append(self.s.scalar(v))
-                types.append(vector_type(scalar_type(v.type.elem), v.type.count))
+                types.append(fragment_type(v.type.elem, v.type.count))
                 continue
             t = v.tile
             if t.is_scalar:
@@ -118,7 +118,7 @@ class Control:
             if isinstance(v.type, FragmentType):
                 name = self.w.name()
                 self.s.values[v] = name
-                out.append((name, vector_type(scalar_type(v.type.elem), v.type.count)))
+                out.append((name, fragment_type(v.type.elem, v.type.count)))
                 continue
             t = v.tile
             if t.is_scalar:

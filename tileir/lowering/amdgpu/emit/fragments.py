@@ -4,29 +4,45 @@ from __future__ import annotations
 
 from tileir.ir.core import Kernel, Op, Value
 from tileir.ir.diagnostics import error
+from tileir.ir.ops.contract import SCALE
 from tileir.ir.types import FragmentType, SharedType, TileType
 from tileir.layout.transposed import elements_per_read
 from tileir.lowering.amdgpu.emit import packed, shared, views
 from tileir.lowering.amdgpu.emit.coords import coordinate, wave
-from tileir.lowering.amdgpu.emit.matrix import emit_product, matrix_instruction
+from tileir.lowering.amdgpu.emit.matrix import Scales, emit_product, matrix_instruction
 from tileir.lowering.amdgpu.emit.state import State
 from tileir.lowering.amdgpu.emit.tiles import Tile, at_pin, pin_constraint, tied
-from tileir.lowering.amdgpu.emit.writer import scalar_type, vector_type
+from tileir.lowering.amdgpu.emit.writer import Writer, fragment_type, scalar_type, vector_type
 from tileir.passes.chains import carried_links, reached
 from tileir.passes.lds_accesses import access_bytes, over_buffer
+from tileir.passes.mfma_choice import SCALES_TOGETHER
 from tileir.passes.transposing_reads import addressed_layout
 from tileir.target import packs_under_products
 
 ACCUMULATION = "accumulation"
 
 
-def fragment_type(v: Value) -> FragmentType:
+def type_of(v: Value) -> FragmentType:
     assert isinstance(v.type, FragmentType), v
     return v.type
 
 
 def mlir_type(t: FragmentType) -> str:
-    return vector_type(scalar_type(t.elem), t.count)
+    return fragment_type(t.elem, t.count)
+
+
+def _check_no_scales(s: State, op: Op) -> None:
+    """Scales are words, of which no parts have a name."""
+    for v in (*op.operands, *op.results):
+        if isinstance(v.type, FragmentType) and v.type.elem.name == SCALE:
+            raise s.unsupported(
+                f"'{op.name}' of {v.type}", op.loc, "the fragment that 'load_fragment' gives, as an operand of 'mfma'"
+            )
+
+
+def _scale_word(w: Writer, raw: str, n: int) -> str:
+    """Loaded scales as a word."""
+    return raw if n == SCALES_TOGETHER else w.op(f"llvm.zext {raw} : {views.memory_type(n)} to i32")
 
 
 def accumulator_ties(kernel: Kernel) -> dict[Value, str]:
@@ -45,20 +61,22 @@ def accumulator_pins(kernel: Kernel) -> dict[Value, str]:
     for op in kernel.walk():
         if op.name == "mfma" and op.attrs.get("pin") and op.result not in pins:
             links = links or carried_links(kernel)
-            constraint = pin_constraint(op, 0, fragment_type(op.result).registers)
+            constraint = pin_constraint(op, 0, type_of(op.result).registers)
             pins.update(dict.fromkeys(reached(links, [op.result, op.operands[2]]), constraint))
     return pins
 
 
 def split(s: State, op: Op) -> None:
-    pieces = s.tile(op.operands[0]).get(s.w, fragment_type(op.results[0]).count)
+    _check_no_scales(s, op)
+    pieces = s.tile(op.operands[0]).get(s.w, type_of(op.results[0]).count)
     for v, piece in zip(op.results, pieces, strict=True):
         s.values[v] = piece
 
 
 def join(s: State, op: Op) -> None:
     """A tile from fragments of one size. Those in the accumulation file stay there until each is used."""
-    sizes = {fragment_type(v).count for v in op.operands}
+    _check_no_scales(s, op)
+    sizes = {type_of(v).count for v in op.operands}
     if len(sizes) != 1:
         raise s.unsupported("'join_registers' of fragments of different sizes", op.loc, "fragments of one size")
     tile = Tile(op.result.tile, sizes.pop(), [s.scalar(v) for v in op.operands])
@@ -67,7 +85,8 @@ def join(s: State, op: Op) -> None:
 
 
 def slice_fragment(s: State, op: Op) -> None:
-    t, source, at = fragment_type(op.result), fragment_type(op.operands[0]), op.attrs["at"]
+    _check_no_scales(s, op)
+    t, source, at = type_of(op.result), type_of(op.operands[0]), op.attrs["at"]
     assert isinstance(at, int)
     x = s.scalar(op.operands[0])
     if scalar_type(t.elem) in packed.WIDTHS:
@@ -82,7 +101,8 @@ def slice_fragment(s: State, op: Op) -> None:
 
 def join_fragments(s: State, op: Op) -> None:
     """Pairs of equal size become vectors of twice the size, until one is left."""
-    types = [fragment_type(v) for v in op.operands]
+    _check_no_scales(s, op)
+    types = [type_of(v) for v in op.operands]
     if len({t.count for t in types}) != 1 or len(types) & (len(types) - 1):
         raise s.unsupported(f"'join_fragments' of {len(types)} parts", op.loc, "1, 2, 4, … parts of one size")
     parts, n, element = [s.scalar(v) for v in op.operands], types[0].count, scalar_type(types[0].elem)
@@ -120,17 +140,19 @@ def _check_width(op: Op, t: FragmentType, most: int) -> int:
 
 
 def shared_load(s: State, op: Op) -> None:
-    t, tile, buffer = fragment_type(op.result), op.operands[1].tile, op.operands[0]
+    t, tile, buffer = type_of(op.result), op.operands[1].tile, op.operands[0]
     assert tile.layout is not None and isinstance(buffer.type, SharedType)
     layout = over_buffer(tile.layout, buffer.type)
     width = _check_width(op, t, access_bytes(TileType(t.elem, layout.shape, layout), shared.buffer_layout(buffer.type)))
     address = shared.read_address(s, buffer, layout, _at(op), buffer.type)
+    if t.elem.name == SCALE:
+        raise s.unsupported(f"'{op.name}' of {t}", op.loc, "scales by 'load_fragment'")
     text = f"llvm.load {address} {{alignment = {width} : i64, {shared.ACCESS_SCOPES}}} : {shared.POINTER} -> {mlir_type(t)}"
     s.values[op.result] = shared.without_holes(s, layout, _at(op), s.w.op(text), t.elem, t.count)
 
 
 def shared_load_transposed(s: State, op: Op) -> None:
-    w, t, tile = s.w, fragment_type(op.result), op.operands[1].tile
+    w, t, tile = s.w, type_of(op.result), op.operands[1].tile
     source = addressed_layout(tile)
     assert tile.layout is not None
     n = elements_per_read(t.elem.bits)
@@ -146,7 +168,7 @@ def shared_load_transposed(s: State, op: Op) -> None:
 
 
 def shared_store(s: State, op: Op) -> None:
-    w, t, tile, buffer = s.w, fragment_type(op.operands[0]), op.operands[2].tile, op.operands[1]
+    w, t, tile, buffer = s.w, type_of(op.operands[0]), op.operands[2].tile, op.operands[1]
     assert tile.layout is not None and isinstance(buffer.type, SharedType)
     layout = over_buffer(tile.layout, buffer.type)
     width = _check_width(op, t, access_bytes(TileType(t.elem, layout.shape, layout), shared.buffer_layout(buffer.type)))
@@ -168,7 +190,7 @@ def copy_part(s: State, op: Op) -> None:
 
 def load_global(s: State, op: Op) -> None:
     """One load of a lane, zeros outside."""
-    w, t, tile = s.w, fragment_type(op.result), op.operands[-1].tile
+    w, t, tile = s.w, type_of(op.result), op.operands[-1].tile
     assert tile.layout is not None
     if op.attrs.get("via", "buffer") != "buffer":
         raise s.unsupported("a fragment through a plain address", op.loc, "via = buffer")
@@ -182,15 +204,24 @@ def load_global(s: State, op: Op) -> None:
         offset = views.BufferOffsets(s, a, views.Bounds(s, a, tile.shape, [False] * tile.rank)).get(coords)
     raw_type = views.memory_type(t.count * t.elem.bits // 8)
     raw = w.op(f"rocdl.raw.ptr.buffer.load {resource}, {offset}, {moved}, {views.policy(w, op)} : {raw_type}")
+    if t.elem.name == SCALE and t.count <= SCALES_TOGETHER:
+        s.values[op.result] = _scale_word(w, raw, t.count)
+        return
     s.values[op.result] = views.from_memory(w, raw, TileType(t.elem, (t.count,)), t.count)
 
 
 def mfma(s: State, op: Op) -> None:
-    a, b, c = (fragment_type(v) for v in op.operands)
+    a, b, c, *scales = (type_of(v) for v in op.operands)
     chosen = matrix_instruction(s, op, (a.elem, b.elem), c.elem)
     x, y = (_placed(s, op, i) for i in (0, 1))
+    product = emit_product(s, chosen, (a.elem, b.elem), mlir_type(c))
+    given: Scales | None = None
+    if scales:
+        places = op.attrs["scale_at"]
+        assert isinstance(places, tuple)
+        given = (s.scalar(op.operands[3]), places[0]), (s.scalar(op.operands[4]), places[1])
     old = at_pin(s.w, op, 0, s.scalar(op.operands[2]), mlir_type(c), c.registers, first=op.operands[2].owner is None)
-    made = emit_product(s, chosen, (a.elem, b.elem), mlir_type(c))(x, y, old)
+    made = product(x, y, old, given)
     s.values[op.result] = made
     constraint = {"vector": "v", ACCUMULATION: "a"}.get(str(op.attrs.get("file")), "")
     s.shadow = (
@@ -202,9 +233,7 @@ def _placed(s: State, op: Op, i: int) -> str:
     """An operand in the register file that the text states."""
     piece = s.scalar(op.operands[i])
     constraint = s.operand_constraint(str(op.attrs.get(("file_a", "file_b")[i], "")))
-    return (
-        tied(s.w, piece, mlir_type(fragment_type(op.operands[i])), constraint, ordered=False) if constraint else piece
-    )
+    return tied(s.w, piece, mlir_type(type_of(op.operands[i])), constraint, ordered=False) if constraint else piece
 
 
 def fence(s: State, op: Op) -> None:

@@ -478,7 +478,8 @@ def copy_direct(s: State, op: Op, part: int | None = None) -> None:
 
 def _slab_target(s: State, buffer: Value, i: int, pitch: int) -> str:
     """Where this wave's slab of instruction `i` of a direct copy begins. The first `MOST_TARGETS` of a kernel stay in a scalar
-    register each; if all did, loops with many copies would have none left."""
+    register each; if all did, loops with many copies would have none left. Those of a loop that loads scales beside, which has twice
+    the views, are all computed where they are used."""
     w, waves = s.w, s.kernel.attrs["waves"]
     assert isinstance(waves, int)
 
@@ -492,7 +493,7 @@ def _slab_target(s: State, buffer: Value, i: int, pitch: int) -> str:
     first = w.hoist(("slab start", pitch), start)
     constant = _place_of(buffer) + i * waves * pitch
     key = "slab target", pitch, constant
-    if key in s.targets or len(s.targets) < MOST_TARGETS:
+    if key in s.targets or len(s.targets) < (0 if s.has_scales else MOST_TARGETS):
         s.targets.add(key)
         return w.hoist(key, lambda: at(first))
     block = w.block, pitch

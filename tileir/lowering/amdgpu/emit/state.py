@@ -14,6 +14,7 @@ from tileir.ir.types import Elem
 from tileir.lowering.amdgpu.emit.tiles import Tile, tied
 from tileir.lowering.amdgpu.emit.writer import Scope, Writer, scalar_type
 from tileir.passes.late import LOAD_AHEAD, READ_AHEAD, Late, late_ops
+from tileir.passes.scaled_products import FIRST_SCALE
 from tileir.records import dataclass
 from tileir.target import Target
 
@@ -65,6 +66,7 @@ class State:
     rows: dict[tuple[int, Op], Scope] = field(default_factory=dict[tuple[int, Op], Scope])  # by block, see `views`
     moving: dict[Op, list[Moving]] = field(default_factory=dict[Op, "list[Moving]"])  # of loops, found by `streams`
     tested: set[tuple[Value, object]] = field(init=False)  # views and spans that an `accessible` tests
+    has_scales: bool = field(init=False)  # whether matrix instructions of the text take scales
     late: Late = field(init=False)
     made_anew: dict[tuple[int, Value], Tile] = field(default_factory=dict[tuple[int, Value], Tile])
     fragment_ties: dict[Value, str] = field(default_factory=dict[Value, str])  # by `fragments.accumulator_ties`
@@ -73,6 +75,7 @@ class State:
 
     def __post_init__(self) -> None:
         self.late = late_ops(self.kernel)
+        self.has_scales = any(op.name == "mfma" and len(op.operands) > FIRST_SCALE for op in self.kernel.walk())
         self.tested = {(op.operands[0], op.spans) for op in self.kernel.walk() if op.name == "accessible"}
 
     @property

@@ -37,8 +37,9 @@ from tileir.records import dataclass
 # Bytes that the scalar offset may grow to, and that one tile may span: both together stay within every descriptor.
 REACH = views.OUTSIDE // 2
 # Vector registers of a lane for the offsets of its pieces, and scalar ones (in descriptors, of four each): what comes after that
-# in a loop computes its addresses in it.
+# in a loop computes its addresses in it. A wave that has a SIMD to itself has twice the registers.
 MOST_PIECES = 32
+MOST_PIECES_ALONE = 64
 MOST_DESCRIPTORS = 8
 
 
@@ -114,14 +115,16 @@ def _find(s: State, loop: Op) -> list[Moving]:
     body = loop.regions[0]
     inside = {v for op in body.walk() for v in op.results} | set(body.args)
     found: list[Moving] = []
-    pieces = 0
+    pieces, waves = 0, s.kernel.attrs["waves"]
+    assert isinstance(waves, int)
+    most = MOST_PIECES_ALONE if s.target.waves_per_simd(waves) == 1 else MOST_PIECES
     for op in body.ops:
         m = _moving(op, body, inside) if op.name in PLACES else None
-        if m is None or m.factor * step * _known_stride(m) > REACH:
+        if m is None or _known_bytes(m, m.factor * step) > REACH:
             continue
         count = PIECES[op.name](s, op)
         groups = {x.group for x in [*found, m]}
-        if pieces + count <= MOST_PIECES and len(groups) <= MOST_DESCRIPTORS and _within_reach(s, [*found, m], m):
+        if pieces + count <= most and len(groups) <= MOST_DESCRIPTORS and _within_reach(s, [*found, m], m):
             pieces += count
             found.append(m)
     return found
@@ -179,9 +182,14 @@ def _moving(op: Op, body: Block, inside: set[Value]) -> Moving | None:
     if op.name in ("load", "load_fragment") and op.attrs.get("via", "buffer") != "buffer":
         return None
     view = op.operands[at].type
-    if not isinstance(view, GlobalType) or view.elem.unit[0] > 1:  # bytes per element are no number
+    if not isinstance(view, GlobalType):
         return None
-    return Moving(op, op.operands[at], moved[0], known)
+    found = Moving(op, op.operands[at], moved[0], known)
+    together = view.elem.unit[
+        0
+    ]  # elements below a byte: bytes of a distance are a number if it is of whole runs of them
+    unaligned = factor % together or found.constant % together or (together > 1 and not _known_bytes(found, together))
+    return None if unaligned else found
 
 
 def _linear(v: Value, counter: Value, inside: set[Value]) -> Linear | None:
@@ -210,11 +218,11 @@ def _linear(v: Value, counter: Value, inside: set[Value]) -> Linear | None:
     return Linear(a.factor + sign * b.factor, terms, a.constant + sign * b.constant)
 
 
-def _known_stride(m: Moving) -> int:
-    """Bytes from one element to the next along the dimension of the movement, 0 where only the launch says."""
+def _known_bytes(m: Moving, elements: int) -> int:
+    """Bytes of so many elements along the dimension of the movement, which are whole ones; 0 where only the launch says."""
     view = m.view.type
     assert isinstance(view, GlobalType)
-    return (known_stride(view, m.dim) or 0) * view.elem.bytes
+    return view.elem.run_bytes(elements * (known_stride(view, m.dim) or 0))
 
 
 # The outer loop
@@ -288,9 +296,8 @@ def enter(s: State, plan: Plan, counters: Sequence[str]) -> None:
 
 def _bytes(s: State, m: Moving, elements: int) -> int | str:
     """Distance of so many elements along the dimension of the movement."""
-    known = _known_stride(m)
-    if known or not elements:
-        return elements * known
+    if not elements or known_stride(m.view.type, m.dim):
+        return _known_bytes(m, elements)
     view = m.view.type
     assert isinstance(view, GlobalType)
     return views.scaled(s, s.w.const(elements), view, m.dim, "i32")
@@ -305,7 +312,7 @@ class _Counters:
         assert step is not None
         self.step = step
         # The first counts the loop, too: by what known distance it can, else by the loop's variable itself.
-        sizes = [m.factor * _known_stride(m) for m in accesses]
+        sizes = [_known_bytes(m, m.factor) for m in accesses]
         unit = next((n for n in sizes if n and n & (n - 1) == 0), 1)
         self.shift = unit.bit_length() - 1
         self.keys: dict[object, Moving | None] = {
@@ -331,9 +338,9 @@ class _Counters:
 
 def _distance(m: Moving) -> object:
     """Equal for accesses that move by as many bytes; the number where it is known."""
-    known = _known_stride(m)
+    known = _known_bytes(m, m.factor)
     if known:
-        return known * m.factor
+        return known
     view = m.view.type
     assert isinstance(view, GlobalType)
     inner = view.dims[m.dim + 1 :] if view.strides is None else (view.strides[m.dim],)
@@ -418,7 +425,7 @@ class _Room:
     def _window(self, a: Access, m: Moving) -> str:
         """`REACH` over the distance of two iterations, that one rounded up to a power of two."""
         w = self.s.w
-        known = _known_stride(m) * m.factor
+        known = _known_bytes(m, m.factor)
         if known:
             return w.const(REACH // known)
         distance = views.scaled(self.s, w.const(m.factor, "i64"), a.type, m.dim, "i64")

@@ -14,8 +14,10 @@ from dataclasses import field
 from functools import lru_cache
 
 from tileir.ir.location import Loc
+from tileir.ir.ops.contract import SCALE
 from tileir.ir.types import Elem
 from tileir.lowering.amdgpu.emit import packed
+from tileir.passes.mfma_choice import SCALES_TOGETHER
 from tileir.records import dataclass
 
 MLIR_TYPES = {
@@ -43,6 +45,11 @@ def vector_type(element: str, n: int) -> str:
     if element in packed.WIDTHS:
         return packed.piece_type(element, n)
     return element if n == 1 else f"vector<{n}x{element}>"
+
+
+def fragment_type(elem: Elem, n: int) -> str:
+    """MLIR type of a fragment: that of a piece; up to four scales of blocks are one word, as the matrix instructions take them."""
+    return "i32" if elem.name == SCALE and n <= SCALES_TOGETHER else vector_type(scalar_type(elem), n)
 
 
 @lru_cache(maxsize=64)
