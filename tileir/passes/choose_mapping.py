@@ -41,7 +41,7 @@ from tileir.passes.mma_cost import Clocks, CostModel, registers_of
 from tileir.passes.pressure import budget
 from tileir.passes.price_mapping import Demand, Item, Known, Points, Prices, exchange_room, staged_bytes
 from tileir.passes.priced_ops import Liveness, Product, priced, products
-from tileir.passes.scaled_products import FIRST_SCALE
+from tileir.passes.scaled_products import FIRST_SCALE, scale_source
 from tileir.passes.split_access import WIDEST
 from tileir.records import dataclass
 from tileir.target import Target
@@ -308,12 +308,27 @@ class Problem:
             cost.add(self._instructions(product, mapping, prices.model))
             cost.add(prices.product(product.op, demand, known), product.trips)
             cost.sync += self._exposed(product, mapping, demand[2], prices.model)
+            cost.add(self._scales(product, mapping, prices.model), product.trips)
         registers, chosen, clocks = self._hold(waves, known)
         for part in clocks:
             cost.add(part)
         cost.add(prices.model.over_budget(registers, self._budget(waves)))
         cost.add(prices.model.over_lds(self._exchanged(prices.model, demands, known)))
         return Choice(picked, tuple(demands), cost, registers, chosen, clocks)
+
+    def _scales(self, product: Product, mapping: Mapping, model: CostModel) -> Clocks:
+        """Loads of the scales of a product, of which a lane takes as many at once as lie side by side."""
+        cost = Clocks()
+        if not is_scaled(product.op):
+            return cost
+        for axis, v, layout in zip(
+            (1, 0), product.op.operands[FIRST_SCALE:], scale_layouts(product.shape, mapping), strict=True
+        ):
+            load = scale_source(v)
+            width = load.attrs.get("bytes", 1) if load is not None else 1
+            assert isinstance(width, int)
+            cost.add(model.operand_load(layout, v.tile.elem, axis, width))
+        return cost
 
     def _exchanged(self, model: CostModel, demands: Sequence[Demand], known: Known) -> int:
         """Bytes of LDS in use where an operand passes between waves for its product, at most; 0 if none does."""

@@ -60,6 +60,9 @@ from tileir.passes.schedule_loops import Scheduler
 from tileir.passes.weave import plan_of
 from tileir.target import Target
 
+# Registers of a SIMD's lane for the addresses of copies and of scales in one trip of a loop.
+MOST_ADDRESSES = 64
+
 
 def _run(kernel: Kernel, ctx: Context) -> Kernel:
     asked = plans(kernel)
@@ -170,8 +173,13 @@ def _waves_per_simd(kernel: Kernel, target: Target) -> int:
 
 
 def _depth(made: Iteration) -> int:
-    """The smallest depth at which a tile is on its way for as long as memory takes under load."""
-    return _depth_for(made.weave.steps * made.clocks * made.waves_per_simd, made.target)
+    """The smallest depth at which a tile is on its way for as long as memory takes under load. With scales not so many that the
+    addresses of a trip do not fit registers."""
+    depth = _depth_for(made.weave.steps * made.clocks * made.waves_per_simd, made.target)
+    if made.weave.scales:
+        accesses = len(made.weave.scales) + len(made.copies)
+        depth = min(depth, max(2, MOST_ADDRESSES // made.waves_per_simd // accesses))
+    return depth
 
 
 def _depth_of_tiles(made: Plan, kernel: Kernel, ctx: Context) -> int:
