@@ -122,7 +122,7 @@ def test_waits_are_as_weak_as_they_may_be(chip: str, path: str, depth: int, patt
     assert places
     for place in places:
         for name in list(place.attrs) or [""]:
-            weaker = _weakened(kernel, place, name)
+            weaker = weakened(kernel, place, name)
             with pytest.raises(CompileError) as e:
                 check_synchronised(weaker)
             assert {d.code for d in e.value.diagnostics} == {"E1030"}, (place, name)
@@ -147,7 +147,7 @@ def test_waits_of_large_tiles(tile: tuple[int, int, int], chip: str, path: str, 
     for place in places:
         for name in list(place.attrs) or [""]:
             try:
-                check_synchronised(_weakened(kernel, place, name))
+                check_synchronised(weakened(kernel, place, name))
             except CompileError as e:
                 assert {d.code for d in e.diagnostics} == {"E1030"}
             else:
@@ -175,7 +175,7 @@ def test_halves_must_meet_again() -> None:
         assert d.code == "E1034" and "barriers" in d.message and d.legal
 
 
-def _weakened(kernel: Kernel, place: Op, name: str) -> Kernel:
+def weakened(kernel: Kernel, place: Op, name: str) -> Kernel:
     def rule(rw: Any, op: Op) -> bool:
         if op is not place:
             return False

@@ -114,7 +114,12 @@ def mappings(op: Op, waves: int, target: Target, producers: Sequence[str] = ()) 
         )
     grids = [grid] if grid else [(r, waves // r) for r in _powers(waves)]
     orders = [bool(op.attrs["swapped"])] if "swapped" in op.attrs else [True, False]
-    k_orders = ("blocks",) if is_scaled(op) else (*producers, "wide")
+    k_orders = (*producers, "wide")
+    if is_scaled(op):
+        # Lanes with runs of columns: stores by single columns hold a mask of each in two scalar registers, and there are none left
+        # for them beside the descriptors of the scales.
+        orders = orders[:1]
+        k_orders = ("blocks",)
     return tuple(
         Mapping(_shape(i), (g[0], g[1]), swapped, k_of)
         for i in instrs

@@ -316,16 +316,18 @@ class Scheduler(Pipeliner):
     def prologue(self, start: Value, acc: list[list[Value]]) -> Tile:
         """The first tiles on their way, the first fragments in registers."""
         plan = self.plan
-        scales = self.load_scales(start, 0)
-        for t in range(plan.depth if plan.copies else 0):
-            values = self.addressed(self.index(start, t), t)
+        scales: dict[Piece, Value] = {}
+        for t in range(plan.depth):
+            if t == plan.depth - 1:  # in the order of the steady state, so that waits count as much
+                scales = self.load_scales(start, 0)
+            values = self.addressed(self.index(start, t), t) if plan.copies else {}
             for place, fill, i in self.shape.copies:
                 if t < plan.depth - 1 or place < self.weave.steps:
                     self.copy_part(fill, i, values)
         tile = Tile(0, start, {}, acc, scales=scales)
         self.fill_registers(start, tile)
         count = (plan.depth - 1) * self.shape.copies_of_tile - self.shape.late_copies
-        self.turn(count, lgkm=bool(self.shape.pieces))
+        self.turn(count + len(scales), lgkm=bool(self.shape.pieces))
         tile.fragments = self.first_fragments(0)
         return tile
 
