@@ -101,6 +101,7 @@ def scales(rng: np.random.Generator, shape: tuple[int, int]) -> Any:
     return (127 + rng.integers(-20, 20, shape)).astype(np.uint8).view(ELEMS["f8E8M0FNU"].np)
 
 
+SCALED = {"v_mfma_scale_f32_16x16x128_f8f6f4", "v_mfma_scale_f32_32x32x64_f8f6f4"}
 MX_SHAPES = ((128, 128, 256), (70, 67, 288), (1, 130, 32))
 
 
@@ -123,7 +124,7 @@ def check_mx(kernel: Compiled, t: str, u: str) -> None:
 def test_mxfp8(t: str, u: str) -> None:
     """Both kinds in all pairings; blocks of k past the end of the views count for nothing."""
     kernel = library("gemm_mx", "gemm_mx", "gfx950", BM=64, BN=64, BK=128, T=t, U=u, O="f32")
-    assert hot_loop(kernel) == {"v_mfma_scale_f32_16x16x128_f8f6f4"}
+    assert hot_loop(kernel) and hot_loop(kernel) <= SCALED
     check_mx(kernel, t, u)
 
 
@@ -140,7 +141,7 @@ MX_PAIRS = [
 def test_mxfp4_and_mxfp6(t: str, u: str) -> None:
     """Packed operands, also of different widths."""
     kernel = library("gemm_mx", "gemm_mx", "gfx950", BM=64, BN=64, BK=128, T=t, U=u, O="f32")
-    assert hot_loop(kernel) == {"v_mfma_scale_f32_16x16x128_f8f6f4"}
+    assert hot_loop(kernel) and hot_loop(kernel) <= SCALED
     check_mx(kernel, t, u)
 
 
@@ -150,7 +151,7 @@ def test_mx_tiles(tile: tuple[int, int, int]) -> None:
     register of scales."""
     bm, bn, bk = tile
     kernel = library("gemm_mx", "gemm_mx", "gfx950", BM=bm, BN=bn, BK=bk, T="f8E4M3FN", O="f32")
-    assert hot_loop(kernel) <= {"v_mfma_scale_f32_16x16x128_f8f6f4", "v_mfma_scale_f32_32x32x64_f8f6f4"}
+    assert hot_loop(kernel) <= SCALED
     check_mx(kernel, "f8E4M3FN", "f8E4M3FN")
 
 

@@ -296,10 +296,10 @@ def enter(s: State, plan: Plan, counters: Sequence[str]) -> None:
 
 def _bytes(s: State, m: Moving, elements: int) -> int | str:
     """Distance of so many elements along the dimension of the movement."""
-    if not elements or known_stride(m.view.type, m.dim):
-        return _known_bytes(m, elements)
     view = m.view.type
     assert isinstance(view, GlobalType)
+    if not elements or known_stride(view, m.dim):
+        return _known_bytes(m, elements)
     return views.scaled(s, s.w.const(elements), view, m.dim, "i32")
 
 
