@@ -1,46 +1,26 @@
 """The order of the ops of a straight piece of a loop: matrix instructions never wait for what could have been computed under them.
 
-Ops are put one behind the other as a wave would issue them. At each step the wave takes, of the ops whose operands it has computed, one
-that it could issue soonest; of several a matrix instruction first, and else the one with the longest way to the end. Reads of LDS come
-at most `AHEAD` matrix instructions before the first that uses them, so that they take no registers before their time.
-
-Clocks: a matrix instruction occupies its pipe as the target says and is issued in 4 clocks; VALU work takes 4 clocks an instruction, a
-transcendental function what the target says (docs/timing.md).
+Ops on fragments become units of a `Problem` with what they need of each other, what they occupy (docs/timing.md), and the registers
+that they hold; `order_search` puts them in order, and says how far that is from the best order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import field
 
 from tileir.ir.core import Op, Value
 from tileir.ir.types import F32, FragmentType
+from tileir.passes.issue_model import MATRIX, OTHER, READ, VECTOR, Held, Machine, Need, Problem, Unit
 from tileir.passes.mma_cost import REGISTER_BITS, TRANSCENDENTAL
+from tileir.passes.order_search import Solution, solve
 from tileir.records import dataclass
 from tileir.target import Target, packs_under_products
+from tileir.target.timing import timing_model
 
 SHORTEST = 16  # clocks of the shortest matrix instructions
-ISSUE = 4  # clocks of a turn of a SIMD
-AHEAD = 3  # matrix instructions of 32 clocks, of each of two waves: LDS answers after about 130
-LDS_CLOCKS = 130
 NAMES = ("slice_fragment", "join_fragments", "split_registers", "register_map", "constant", "fill")
 READS = ("shared_load_fragment", "shared_load_transposed_fragment")
 PACKED = ("add", "sub", "mul", "fma")  # one instruction for two f32, where that may stand under matrix instructions
-MATRIX, READ, VECTOR = "matrix", "read", "vector"
-
-
-@dataclass
-class Unit:
-    """An op that the machine issues. `clocks` occupy its unit, its result is there `latency` after that."""
-
-    op: Op
-    number: int
-    kind: str
-    clocks: int
-    latency: int
-    needs: list[Unit] = field(default_factory=list["Unit"])
-    users: list[Unit] = field(default_factory=list["Unit"])
-    way: int = 0  # clocks from here to the end
 
 
 def instruction_clocks(op: Op, target: Target) -> int:
@@ -50,56 +30,107 @@ def instruction_clocks(op: Op, target: Target) -> int:
     return target.mfma_clocks(fitting[0], a, b) if fitting else SHORTEST
 
 
-def clocks_of(op: Op, target: Target) -> tuple[str, int, int]:
-    """Kind, clocks and latency of an op on fragments."""
+def unit_of(op: Op, target: Target) -> Unit:
+    """What an op on fragments occupies."""
+    m = timing_model(target.name)
+    turn = m.clocks("turn_clocks")
     if op.name == "mfma":
-        return MATRIX, instruction_clocks(op, target), 4 * ISSUE
-    if op.name in READS:
-        return READ, ISSUE, LDS_CLOCKS
+        return Unit(MATRIX, instruction_clocks(op, target))
     t = op.results[0].type if op.results else None
     n = t.count if isinstance(t, FragmentType) else 1
+    if op.name in READS and isinstance(t, FragmentType):
+        moved = n * t.elem.bits // 8
+        path = round(moved * target.wave_size / m.number("lds_return_bytes_per_clock"))
+        return Unit(READ, turn, bank=_lds_clocks(target, moved, op.name == READS[1]), path=path)
     if op.name == "fold_fragment":
         x = op.operands[1].type
         n = x.count if isinstance(x, FragmentType) else 1
-        return VECTOR, ISSUE * max(1, n if op.attrs["kind"] == "add" and not op.attrs.get("flush") else n // 2), ISSUE
-    if op.name == "swap_fragments":
-        each = target.fact("permlane_swap_issue_clocks").value
-        assert isinstance(each, int) and t is not None and isinstance(t, FragmentType)
-        return VECTOR, each * max(1, t.count * t.elem.bits // REGISTER_BITS), ISSUE
+        return Unit(VECTOR, turn, max(1, n if op.attrs["kind"] == "add" and not op.attrs.get("flush") else n // 2))
+    if op.name == "swap_fragments" and isinstance(t, FragmentType):
+        registers = max(1, t.count * t.elem.bits // REGISTER_BITS)
+        return Unit(VECTOR, m.clocks("permlane_swap_clocks"), registers)
     if op.name in TRANSCENDENTAL:
-        value = target.fact("transcendental_clocks").value
-        each = max(value) if isinstance(value, tuple) else int(value)  # type: ignore[call-overload]
-        return VECTOR, int(each) * n, ISSUE
+        return Unit(VECTOR, m.clocks("transcendental_clocks"), n)
     if op.name == "convert" and t is not None and t.elem.bits == 16:
         packed = target.supports("bf16_packed_convert") or t.elem.name == "f16"
-        return VECTOR, ISSUE * max(1, n // 2 if packed else 4 * n), ISSUE
+        return Unit(VECTOR, turn, max(1, n // 2 if packed else 4 * n))
     if op.name in PACKED and n > 1 and t is not None and t.elem is F32 and packs_under_products(target.name):
-        return VECTOR, ISSUE * n // 2, ISSUE
-    return VECTOR, ISSUE * n, ISSUE
+        return Unit(VECTOR, turn, n // 2)
+    return Unit(VECTOR, turn, n) if t is not None else Unit(OTHER, turn)
 
 
-Known = dict[object, list[list[int]]]
+def _lds_clocks(target: Target, moved: int, transposed: bool) -> int:
+    """Clocks of the LDS for a read of so many bytes a lane, free of conflicts: one for each group of lanes."""
+    fitting = [
+        len(a.lane_groups)
+        for a in target.lds_accesses
+        if a.direction == "read"
+        and a.addresses_per_lane == 1
+        and ("_tr_" in a.op) == transposed
+        and a.bytes_per_lane >= moved
+    ]
+    return min(fitting, default=1)
+
+
+def clocks_between(source: Op, user: Op, units: tuple[Unit, Unit], target: Target) -> int:
+    """Clocks from the start of an op – of a read from its arrival – until another may use its result."""
+    m = timing_model(target.name)
+    first, second = units
+    turn = m.clocks("turn_clocks")
+    if first.kind == READ:
+        return 0
+    if first.kind == MATRIX:
+        if second.kind == MATRIX and len(user.operands) > 2 and user.operands[2] is source.result:
+            return first.busy  # an accumulator that goes on is passed on inside of the pipe
+        passes = first.busy // target.mfma_pass_clocks
+        extra = m.clocks("mfma_result_surcharge_passes") if passes > 2 else 0
+        return (passes + int(m.table("mfma_result_extra_passes")["xdl"]) + extra + 1) * turn
+    last = (first.count - 1) * first.busy
+    if second.kind == MATRIX:
+        return last + max(first.busy, (m.clocks("valu_to_mfma_wait_states") + 1) * turn)
+    return last + first.busy
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """Ops in order, in slots that begin with a matrix instruction – but for what comes before the first –, and what is known of it; `new`
+    where it was not known before."""
+
+    slots: list[list[Op]]
+    solution: Solution
+    new: bool
+
+
+Known = dict[object, tuple[list[list[int]], Solution]]
 """Orders that were found already, by what `_key` says of the ops: slots of numbers of ops."""
 
 
 def order(
     ops: Sequence[Op],
     used: Set[Value],
+    ending: Set[Value],
+    waves: int,
     target: Target,
     known: Known,
     before: Mapping[Op, Sequence[Op]] | None = None,
     inner: Set[Op] = frozenset(),
-) -> list[list[Op]]:
-    """The ops that lead to what is `used` behind them, in their order, as slots: each begins with a matrix instruction, but for what
-    comes before the first. Ops that only name registers, and masks, stand before the first op that uses them. Runs that are alike
-    – the iterations in one trip of a pipelined loop – get one order. `before` are, of some ops, others that have to stand before them;
+) -> Ordered:
+    """The ops that lead to what is `used` behind them, in their order; `ending` are values from before them that nothing else uses.
+    `waves` share a SIMD. Ops that only name registers, and masks, stand before the first op that uses them. Runs that are alike – the
+    iterations in one trip of a pipelined loop – get one order, whatever ends in them. `before` are, of some ops, others that have to stand before them;
     `inner` are computed within the ops that use them (`fused`)."""
     number = {op: i for i, op in enumerate(ops)}
     before = before or {}
-    key = _key(ops, used), tuple((number[op], tuple(number[x] for x in others)) for op, others in before.items())
-    if key not in known:
-        known[key] = [[number[op] for op in slot] for slot in _ordered(ops, used, target, before, inner)]
-    return [[ops[i] for i in slot] for slot in known[key]]
+    key = (
+        _key(ops, used),
+        tuple((number[op], tuple(number[x] for x in others)) for op, others in before.items()),
+    )
+    new = key not in known
+    if new:
+        slots, solution = _ordered(ops, used, ending, waves, target, before, inner)
+        known[key] = [[number[op] for op in slot] for slot in slots], solution
+    numbers, solution = known[key]
+    return Ordered([[ops[i] for i in slot] for slot in numbers], solution, new)
 
 
 def _key(ops: Sequence[Op], used: Set[Value]) -> object:
@@ -119,28 +150,77 @@ def _key(ops: Sequence[Op], used: Set[Value]) -> object:
 
 
 def _ordered(
-    ops: Sequence[Op], used: Set[Value], target: Target, before: Mapping[Op, Sequence[Op]], inner: Set[Op]
-) -> list[list[Op]]:
+    ops: Sequence[Op],
+    used: Set[Value],
+    ending: Set[Value],
+    waves: int,
+    target: Target,
+    before: Mapping[Op, Sequence[Op]],
+    inner: Set[Op],
+) -> tuple[list[list[Op]], Solution]:
     makers: dict[Value, Op] = {v: op for op in ops for v in op.results}
     live = _live(ops, used)
     names = {op for op in ops if op in inner or _is_name(op)}
-    units: dict[Op, Unit] = {}
-    for op in ops:
-        if op in names or op not in live:
-            continue
-        kind, clocks, latency = clocks_of(op, target)
-        unit = units[op] = Unit(op, len(units), kind, clocks, latency)
-        for source in dict.fromkeys((*_sources(op, makers, names), *before.get(op, ()))):
-            if source not in live:
-                continue
-            unit.needs.append(units[source])
-            units[source].users.append(unit)
-    for unit in reversed(units.values()):
-        unit.way = unit.clocks + unit.latency + max((u.way for u in unit.users), default=0)
-    slots = _slots(_Issue(list(units.values())).run(), makers, names)
+    issued = [op for op in ops if op not in names and op in live]
+    units = [unit_of(op, target) for op in issued]
+    number = {op: i for i, op in enumerate(issued)}
+    needs: list[tuple[Need, ...]] = []
+    for i, op in enumerate(issued):
+        found: dict[int, int] = {}
+        for source in before.get(op, ()):
+            if source in number:
+                found[number[source]] = 0
+        for source in _sources(op, makers, names):
+            j = number[source]
+            found[j] = clocks_between(source, op, (units[j], units[i]), target)
+        needs.append(tuple(Need(j, clocks) for j, clocks in found.items()))
+    held = _held(issued, used, ending, makers, names)
+    solution = solve(Problem(tuple(units), tuple(needs), waves, Machine.of(target), held))
+    slots = _slots([issued[i] for i in solution.order], makers, names)
     placed = {op for slot in slots for op in slot}
     slots[-1] += [op for op in ops if op in live and op in names and op not in placed]
-    return slots
+    return slots, solution
+
+
+def _held(
+    issued: list[Op], used: Set[Value], ending: Set[Value], makers: dict[Value, Op], names: set[Op]
+) -> tuple[Held, ...]:
+    """The values that hold registers: each until the last of those that use it, under whatever name."""
+    number = {op: i for i, op in enumerate(issued)}
+    users: dict[Value, set[int]] = {}
+    for i, op in enumerate(issued):
+        for v in _roots(op.operands, makers, names):
+            users.setdefault(v, set()).add(i)
+    behind = set(_roots(tuple(used), makers, names))
+    held: list[Held] = []
+    for v in dict.fromkeys([*(v for op in issued for v in op.results), *users]):
+        maker = number.get(makers[v], -1) if v in makers else -1
+        if not isinstance(v.type, FragmentType) or (maker < 0 and not _ends(v, ending, makers)):
+            continue
+        held.append(Held(v.type.registers, maker, tuple(sorted(users.get(v, ()))), v in behind))
+    return tuple(held)
+
+
+def _ends(v: Value, ending: Set[Value], makers: dict[Value, Op]) -> bool:
+    """Whether a fragment from before the ops is of a value that nothing else uses."""
+    source = makers.get(v)
+    return v in ending or (
+        source is not None and source.name == "split_registers" and all(x in ending for x in source.operands)
+    )
+
+
+def _roots(values: Sequence[Value], makers: dict[Value, Op], names: set[Op]) -> list[Value]:
+    """The fragments that values are made of: results of ops that are issued, and of those that cut a tile into fragments."""
+    found: dict[Value, None] = {}
+    pending = list(values)
+    while pending:
+        v = pending.pop()
+        source = makers.get(v)
+        if source is not None and source in names and source.name != "split_registers":
+            pending += source.operands
+        else:
+            found[v] = None
+    return list(found)
 
 
 def fused(ops: Sequence[Op], used: Set[Value]) -> set[Op]:
@@ -194,72 +274,7 @@ def _sources(op: Op, makers: dict[Value, Op], names: set[Op]) -> list[Op]:
     return list(found)
 
 
-class _Issue:
-    """A wave that issues units one after the other; times in clocks."""
-
-    def __init__(self, units: list[Unit]):
-        self.units = units
-        self.there: dict[int, int] = {}  # by number of the unit: when its result can be used
-        self.left = {u.number: len(u.needs) for u in units}
-        self.ready: dict[str, list[Unit]] = {MATRIX: [], READ: [], VECTOR: []}
-        self.time = self.pipe = self.products = 0
-        for u in units:
-            if not u.needs:
-                self.ready[u.kind].append(u)
-        ranks = sorted((u for u in units if u.kind == MATRIX), key=lambda u: (-u.way, u.number))
-        rank = {u.number: i for i, u in enumerate(ranks)}
-        # The first matrix instruction that uses what a read delivers, in the order of their ways to the end.
-        self.first_use = {
-            u.number: min((rank[x.number] for x in u.users if x.kind == MATRIX), default=0)
-            for u in units
-            if u.kind == READ
-        }
-
-    def run(self) -> list[Unit]:
-        issued: list[Unit] = []
-        while len(issued) < len(self.units):
-            issued.append(self._issue(*self._next()))
-        return issued
-
-    def _earliest(self, u: Unit) -> int:
-        return max((self.there[x.number] for x in u.needs), default=0)
-
-    def _next(self) -> tuple[Unit, int]:
-        """The unit to issue, and when."""
-        matrix = [(max(self.time, self.pipe, self._earliest(u)), 1, -u.way, u.number, u) for u in self.ready[MATRIX]]
-        following = min((m[0] for m in matrix), default=None)
-        found = list(matrix)
-        for u in self.ready[VECTOR]:
-            start = max(self.time, self._earliest(u))
-            if following is None or start + u.clocks <= following + ISSUE:  # no matrix instruction waits for it
-                found.append((start, 2, -u.way, u.number, u))
-        others = bool(found)
-        for u in self.ready[READ]:
-            if not others or self.first_use[u.number] < self.products + AHEAD:
-                found.append((self.time, 0, self.first_use[u.number], u.number, u))
-        if not found:  # only vector work that a matrix instruction would wait for
-            found = [(max(self.time, self._earliest(u)), 2, -u.way, u.number, u) for u in self.ready[VECTOR]]
-        best = min(found, key=lambda x: x[:4])
-        return best[4], best[0]
-
-    def _issue(self, u: Unit, start: int) -> Unit:
-        self.ready[u.kind].remove(u)
-        self.time = start + (u.clocks if u.kind == VECTOR else ISSUE)
-        self.there[u.number] = self.time + u.latency
-        if u.kind == MATRIX:
-            self.products += 1
-            self.pipe = start + u.clocks
-            # An accumulator that the next instruction goes on with is passed on inside of the pipe.
-            goes_on = any(x.kind == MATRIX and u.op.result is x.op.operands[2] for x in u.users)
-            self.there[u.number] = self.pipe + (0 if goes_on else u.latency)
-        for x in u.users:
-            self.left[x.number] -= 1
-            if not self.left[x.number]:
-                self.ready[x.kind].append(x)
-        return u
-
-
-def _slots(issued: list[Unit], makers: dict[Value, Op], names: set[Op]) -> list[list[Op]]:
+def _slots(issued: list[Op], makers: dict[Value, Op], names: set[Op]) -> list[list[Op]]:
     """The ops that are issued, with what they need that is not, cut before each matrix instruction."""
     slots: list[list[Op]] = [[]]
     written: set[Op] = set()
@@ -272,8 +287,8 @@ def _slots(issued: list[Unit], makers: dict[Value, Op], names: set[Op]) -> list[
         written.add(op)
         slots[-1].append(op)
 
-    for unit in issued:
-        if unit.kind == MATRIX and slots[-1]:
+    for op in issued:
+        if op.name == "mfma" and slots[-1]:
             slots.append([])
-        put(unit.op)
+        put(op)
     return slots

@@ -121,6 +121,7 @@ class _Weaver:
                 self.following.update((x, _carried_on(op)) for x in op.regions[0].ops if x in self.runs)
         self.contracts = kernel.fp != "strict"
         self.waves = kernel.attrs["waves"]
+        self.loops = {op: loop for loop in kernel.walk() if loop.name == "for" for op in loop.regions[0].ops}
         self.known: Known = {}
         self.members = {op for run in self.runs.values() for op in run}
         self.members |= {op for copies in self.copies.values() for op in copies}
@@ -169,7 +170,7 @@ class _Weaver:
             for old, new in self.following.get(run[0], ())
             if new in parts.held and new.owner in inside
         ]
-        self._put(rw, inner.ops, set(whole), self._parts(rw, self.copies.get(run[0], ())), places)
+        self._put(rw, inner.ops, set(whole), self._parts(rw, self.copies.get(run[0], ())), places, run)
 
     def _parts(self, rw: Rewriter, copies: Sequence[Op]) -> list[Op]:
         """The instructions of direct copies."""
@@ -182,6 +183,13 @@ class _Weaver:
                 found.append(Op("copy_async_part", operands, attrs, [], [], copy.spans, copy.loc))
         return found
 
+    def _ending(self, rw: Rewriter, run: list[Op]) -> set[Value]:
+        """Values from before a run, but of the same iteration, that nothing else uses."""
+        body, inside = self.loops[run[0]].regions[0], set(run)
+        local = {*body.args, *(v for op in body.ops for v in op.results)}
+        before = {v for op in run for v in op.operands if v in local and v.owner not in inside}
+        return {rw.use(v) for v in before if all(u in inside for u in self.users[v])}
+
     def _put(
         self,
         rw: Rewriter,
@@ -189,6 +197,7 @@ class _Weaver:
         whole: set[Op],
         copies: list[Op],
         places: Sequence[tuple[Value, Sequence[Value]]],
+        run: list[Op],
     ) -> None:
         """The fragments in their order. Ops on whole tiles and scalars stand before them, but for those that need fragments. `places`
         are tiles that the loop carries, with the fragments that take their place in the next iteration."""
@@ -204,7 +213,18 @@ class _Weaver:
         used = {v for op in behind for v in op.operands}
         inner = fused(fragments, used) if self.contracts else set[Op]()
         before = overwritten(fragments, places, inner)
-        slots = order(fragments, used, self.ctx.target, self.known, before, inner)
+        assert isinstance(self.waves, int)
+        per_simd = self.ctx.target.waves_per_simd(self.waves)
+        ending = self._ending(rw, run)
+        ordered = order(fragments, used, ending, per_simd, self.ctx.target, self.known, before, inner)
+        slots, found = ordered.slots, ordered.solution
+        if ordered.new:
+            loop = self.loops[run[0]]
+            self.ctx.log.remark(
+                "R0813",
+                f"the order of {len(found.order)} instructions in the loop over %{loop.regions[0].args[0].name} takes {found.text()}",
+                loop.loc,
+            )
         step = max(1, int(len(slots) * COPIED_BY) // max(1, len(copies)))
         for i, slot in enumerate(slots):
             if any(op.name == "mfma" for op in slot):
