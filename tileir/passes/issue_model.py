@@ -290,10 +290,12 @@ def least(problem: Problem) -> Least:
     takes its time. Between two meetings a pipe cannot begin before the first of its units is ready, nor a wave end before what must come
     behind the last of them."""
     found = [Least(sum(problem.own), "instructions of a wave")]
-    heads, tails = earliest_starts(problem), least_rest(problem)
+    heads: list[int] = []
+    tails: list[int] = []
     if problem.loop:
         found.append(_recurrence(problem))
     else:
+        heads, tails = earliest_starts(problem), least_rest(problem)
         found.append(Least(max((h + t for h, t in zip(heads, tails, strict=True)), default=0), "longest chain"))
     for kind in (MATRIX, VECTOR, READ, COPY):
         members = [i for i, u in enumerate(problem.units) if u.kind == kind]

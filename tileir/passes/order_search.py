@@ -45,7 +45,6 @@ RULES = (
     Rule(True, 2, 110, 4, True),
     Rule(True, 2, 100, 3, True),
     THRIFTY,
-    Rule(True, 1, 100, 1, True),
     Rule(True, 3, 100, 1, True),
     Rule(True, 5, 100, 1, True),
     Rule(False, 2, 100, 3, True),

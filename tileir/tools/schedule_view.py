@@ -15,11 +15,13 @@ from dataclasses import asdict
 from tileir.ir.core import Block, Kernel, Op, Value
 from tileir.ir.types import FragmentType, SharedType, TileType
 from tileir.passes.manager import Result
-from tileir.passes.order_ops import MATRIX, NAMES, VECTOR, clocks_of, instruction_clocks
+from tileir.passes.order_ops import NAMES, instruction_clocks, unit_of
 from tileir.passes.outstanding import LANES, rounds
+from tileir.passes.rate_loops import rate
 from tileir.records import dataclass
 from tileir.target import Target
 
+MATRIX, VECTOR = "matrix", "vector"
 READ, WRITE, COPY, LOAD, STORE = "read of LDS", "write to LDS", "direct copy", "load", "store"
 ORDER, SCALAR, REGION = "order", "scalar", "region"
 _KINDS = {
@@ -59,7 +61,8 @@ class Row:
 
 @dataclass
 class Loop:
-    """The rows of one loop. counts: instructions by kind; clocks by unit."""
+    """The rows of one loop. counts: instructions by kind; clocks by unit. order: what the order of a loop of products takes by the timing
+    model, and what it cannot go below; empty for others."""
 
     line: int
     variable: str
@@ -67,6 +70,7 @@ class Loop:
     rows: list[Row]
     counts: dict[str, int]
     clocks: dict[str, int]
+    order: str = ""
 
 
 @dataclass
@@ -88,7 +92,11 @@ def _schedule(kernel: Kernel, target: Target) -> Schedule:
     waves = kernel.attrs["waves"]
     assert isinstance(waves, int)
     writer = _Writer(target, waves)
-    loops = [writer.loop(op, depth) for op, depth in _loops(kernel.body, 0)]
+    ops = list(_loops(kernel.body, 0))
+    loops = [writer.loop(op, depth) for op, depth in ops]
+    orders = {op: found.text() for op, found in rate(kernel, target)}
+    for (op, _), loop in zip(ops, loops, strict=True):
+        loop.order = orders.get(op, "")
     return Schedule(kernel.name, target.name, waves, loops)
 
 
@@ -181,12 +189,11 @@ class _Writer:
     def _vector(self, op: Op, slot: int, priority: int) -> Row:
         t = op.results[0].type if op.results else None
         if isinstance(t, FragmentType) and not t.elem.is_bool:
-            _, clocks, _ = clocks_of(op, self.target)
-            return Row(slot, VECTOR, op.name, clocks, max(1, clocks // 4), 0, priority)
+            unit = unit_of(op, self.target)
+            return Row(slot, VECTOR, op.name, unit.busy * unit.count, unit.count, 0, priority)
         if isinstance(t, TileType) and not t.is_scalar and t.layout is not None:
-            _, each, _ = clocks_of(op, self.target)
             n = t.layout.num_registers
-            return Row(slot, VECTOR, op.name, each * n, n, 0, priority)
+            return Row(slot, VECTOR, op.name, unit_of(op, self.target).busy * n, n, 0, priority)
         return Row(slot, SCALAR, op.name, 0, 1, 0, priority)
 
     def _accesses(self, op: Op) -> tuple[int, int]:
@@ -289,7 +296,7 @@ def _totals(loop: Loop) -> str:
     words += [
         f"{loop.counts[kind]} x {kind}" for kind in (MATRIX, READ, WRITE, COPY, LOAD, STORE) if loop.counts.get(kind)
     ]
-    return ", ".join(words)
+    return ", ".join(words) + (f"; in this order {loop.order}" if loop.order else "")
 
 
 def as_json(schedules: Sequence[Schedule]) -> str:
