@@ -32,7 +32,7 @@ class Rows:
         for i in function.instructions():
             if i.is_product and i.result and len(i.operands) > 2:
                 self._same(registers.of[i.result], registers.of.get(i.operands[2], ()))
-            elif i.op == "llvm.inline_asm" and i.operands:  # the empty one ties its result to its operand
+            elif i.op == "llvm.inline_asm" and i.operands and i.result:  # the empty one ties its result to its operand
                 self._same(registers.of[i.result], registers.of.get(i.operands[0], ()))
         for b in function.blocks:
             for label, values in b.targets:
