@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tileir
 from tileir.codeobject import KernelArg, KernelMetadata
 from tileir.ir.core import AbiArgument, Block, Kernel, Value
 from tileir.ir.expr import integer
@@ -86,6 +87,19 @@ def test_a_code_object_of_another_kernel_is_refused() -> None:
         metadata_layout(KERNEL.abi(), metadata(["A", "K", "M", *NAMES[3:]], OFFSETS, SIZES))
     with pytest.raises(DeviceError, match="argument 3 of 'k' is S of 4 bytes in the code object, but S of 8 bytes"):
         metadata_layout(KERNEL.abi(), metadata(NAMES, OFFSETS, [8, 4, 4, 4, *SIZES[4:]]))
+
+
+def test_symbols_may_have_names_of_arguments() -> None:
+    text = """tileir 1
+kernel @k(%M: global<f32[M], strides = [S]>, %S: f32) grid(1) {
+  %x = load(%M[0 +: 16])
+  store(%x * %S, %M[0 +: 16])
+}
+"""
+    compiled = tileir.compile(text, "gfx942")
+    x = np.arange(5, dtype=np.float32)
+    compiled.launch(M=x, S=2.0, device="simulator:gfx942")
+    assert x.tolist() == [0, 2, 4, 6, 8]
 
 
 def test_one_to_sixteen_arguments_of_mixed_sizes() -> None:

@@ -7,7 +7,7 @@ attributes – everything but locations).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import field
 from itertools import chain
 from typing import Any
@@ -163,6 +163,13 @@ class AbiArgument:
     name: str
     kind: str
     type: Type
+
+
+def names_in_metadata(abi: Sequence[AbiArgument]) -> list[str]:
+    """The names of arguments in the code object, which LLVM keeps unique: a symbol that has the name of an argument of the
+    kernel (`%M: global<f32[M]>`) is called `M.symbol` there."""
+    arguments = {a.name for a in abi if a.kind != "symbol"}
+    return [f"{a.name}.symbol" if a.kind == "symbol" and a.name in arguments else a.name for a in abi]
 
 
 @dataclass(eq=False)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tileir.codeobject import KernelMetadata
-from tileir.ir.core import AbiArgument
+from tileir.ir.core import AbiArgument, names_in_metadata
 from tileir.ir.types import TileType
 from tileir.records import dataclass
 from tileir.runtime.device import Argument, BufferView, DeviceError
@@ -53,11 +53,11 @@ def metadata_layout(abi: Sequence[AbiArgument], metadata: KernelMetadata) -> tup
             f"{', '.join(a.name for a in abi)}"
         )
     slots: list[Slot] = []
-    for want, got in zip(abi, found, strict=True):
-        if got.name not in ("", want.name) or got.size != size_of(want):
+    for want, name, got in zip(abi, names_in_metadata(abi), found, strict=True):
+        if got.name not in ("", name) or got.size != size_of(want):
             raise DeviceError(
                 f"argument {len(slots)} of '{metadata.name}' is {got.name or 'unnamed'} of {got.size} bytes in the code "
-                f"object, but {want.name} of {size_of(want)} bytes in the kernel"
+                f"object, but {name} of {size_of(want)} bytes in the kernel"
             )
         slots.append(Slot(got.offset, got.size))
     return tuple(slots)

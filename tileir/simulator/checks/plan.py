@@ -124,8 +124,7 @@ def _leads_back(instructions: Sequence[Instruction | None], swap: int, load: int
         since += inst.size if inst is not None else DWORD
     for start, inst in zip(starts[swap - load :], instructions[swap + 1 :], strict=False):
         if inst is not None and len(inst.operands) == 1 and inst.name.startswith(("s_cbranch_", "s_branch")):
-            words = inst.operands[0].index
-            target = start + DWORD * (1 + (words - (1 << 16) if words >> 15 else words))
+            target = start + inst.size + inst.operands[0].index
             if 0 <= target <= starts[swap - load - 1]:
                 return True
     return False

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from tileir.ir import reports
 from tileir.ir.binding import written_views
 from tileir.ir.collector import collector_paused
-from tileir.ir.core import Block, Kernel, Op
+from tileir.ir.core import Block, Kernel, Op, names_in_metadata
 from tileir.ir.expr import Expr
 from tileir.ir.ops.atomic import UPDATES
 from tileir.ir.registry import get
@@ -291,7 +291,7 @@ def _module(s: State) -> str:
             t = a.type
             assert not isinstance(t, GlobalType)
             args.append(f"%{'sym' if a.kind == 'symbol' else 'arg'}_{a.name}: {scalar_type(t.elem)}")
-    names = ", ".join(json.dumps(a.name) for a in k.abi())
+    names = ", ".join(json.dumps(name) for name in names_in_metadata(k.abi()))
     passthrough = [f'["amdgpu-flat-work-group-size", "{threads},{threads}"]', '["uniform-work-group-size", "true"]']
     # `min` and `max` prefer a number to any NaN. In IEEE mode the hardware gives a quiet NaN for a signalling one, so LLVM would
     # quiet both operands first: three instructions for one.
