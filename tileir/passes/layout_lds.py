@@ -39,7 +39,7 @@ from tileir.passes.lds_accesses import (
     threads_of,
 )
 from tileir.passes.lds_sizes import buffers, least_bytes, over_budget
-from tileir.passes.transposing_reads import READS, addressed_layout
+from tileir.passes.transposing_reads import READS, addressed_layout, has_transposing_read
 from tileir.records import dataclass
 from tileir.target import Target
 
@@ -180,11 +180,23 @@ def _feeds_mma(v: Value, users: dict[Value, list[tuple[Op, int]]]) -> bool:
     )
 
 
+def _check_transposing(kernel: Kernel, target: Target) -> None:
+    """Transposing reads that an author writes must be those of the chip. Raises CompileError."""
+    for op in kernel.walk():
+        if op.name == "shared_load_transposed":
+            t = op.result.tile
+            if not has_transposing_read(t.elem.bits, t.shape, target) or addressed_layout(t) is None:
+                raise error(
+                    "E0709", f"{target.name} has no transposing reads that deliver {t}", op.loc, legal="shared_load(…)"
+                )
+
+
 def _run(kernel: Kernel, ctx: Context) -> Kernel:
     found_buffers = buffers(kernel)
     least = least_bytes(found_buffers)
     if least > ctx.target.lds_bytes:  # no layout makes a buffer smaller, and to look for layouts would take long
         raise CompileError([over_budget(kernel, found_buffers, least, ctx.target)])
+    _check_transposing(kernel, ctx.target)
     users = uses(kernel)
     threads = threads_of(kernel)
     chosen: dict[Value, SharedType] = {}

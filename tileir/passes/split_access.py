@@ -104,6 +104,10 @@ def _check_whole_bytes(op: Op, view: GlobalType, run: int) -> None:
 
 
 def _run(kernel: Kernel, ctx: Context) -> Kernel:
+    for op in kernel.walk():
+        if (op.name in ("load", "store") or is_atomic(op)) and op.attrs.get("bytes") and not op.attrs.get("via"):
+            message = f"this '{op.name}' says how wide accesses are, but not by which instructions"
+            raise error("E1018", message, op.loc, legal="via = buffer or via = global beside it, or neither of the two")
     facts = Divisibility(kernel)
     open_ops = [op for op in kernel.walk() if is_open(op)]
     if not open_ops:

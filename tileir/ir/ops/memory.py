@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from tileir.ir.core import AttrValue, Op, Value
 from tileir.ir.ops.common import wanted_layout
-from tileir.ir.registry import AttrSpec, Check, OpDef, declare, get
-from tileir.ir.types import I1, GlobalType, TileType, Type, scalar
+from tileir.ir.registry import AttrSpec, Check, OpDef, declare, format_attr, get
+from tileir.ir.types import I1, Elem, GlobalType, TileType, Type, scalar
 
 # Attributes that passes put on accesses. `bytes` is the width of one access of a lane, `via` the kind of instruction;
 # `stage`, `depth` are a schedule's wish for a load that feeds an `mma`.
@@ -98,10 +98,24 @@ def picked_dim(op: Op) -> int | None:
     return next((d for d, index in enumerate(indices_of(op)) if not index.tile.is_scalar), None)
 
 
+def check_pad(c: Check, elem: Elem) -> None:
+    """What stands in for elements outside of a view must be a value of its elements."""
+    pad = c.attrs.get("pad", 0)
+    assert isinstance(pad, int | float)
+    if not elem.is_int:
+        return
+    low, high = -(1 << (elem.bits - 1)), (1 << elem.bits) - 1
+    if isinstance(pad, float) and not pad.is_integer():
+        c.fail("E0319", f"pad = {format_attr(pad)} is not a value of {elem}", legal=f"an integer from {low} to {high}")
+    if not low <= pad <= high:
+        c.fail("E0320", f"pad = {format_attr(pad)} does not fit in {elem}", legal=f"{low} to {high}")
+
+
 def _load(c: Check) -> Sequence[Type]:
     view = c.operands[0]
     shape = access_shape(c, 0)
     assert isinstance(view, GlobalType)
+    check_pad(c, view.elem)
     return [TileType(view.elem, shape, wanted_layout(c, shape))]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tileir.ir.ops.common import check_shape, wanted_layout
-from tileir.ir.ops.memory import CACHE_ATTR, access_shape
+from tileir.ir.ops.memory import CACHE_ATTR, access_shape, check_pad
 from tileir.ir.registry import AttrSpec, Check, OpDef, declare
 from tileir.ir.types import GlobalType, SharedType, TileType, Type
 
@@ -135,6 +135,7 @@ def _copy(c: Check) -> Sequence[Type]:
             0,
             legal=f"a span of {list(t.shape)} of {t.elem}",
         )
+    check_pad(c, view.elem)
     return []
 
 
