@@ -37,7 +37,11 @@ def diagnose(path: Path) -> tuple[Diagnostic, ...]:
     return tuple(log.diagnostics)
 
 
-@pytest.mark.parametrize("path", [p for p in ERRORS if not p.name.startswith("E0101")], ids=lambda p: p.stem)
+# Bytes that are no text have a test of their own; codes from E1001 on are found by passes, which the RUN lines of these files name.
+PARSED = [p for p in ERRORS if not p.name.startswith(("E0101", "E10"))]
+
+
+@pytest.mark.parametrize("path", PARSED, ids=lambda p: p.stem)
 def test_file(path: Path) -> None:
     found = diagnose(path)
     assert mismatches(path.read_text(encoding="utf-8"), str(path), found) == []
