@@ -189,6 +189,22 @@ def faults() -> list[tuple[str, Any]]:
         k, _ = start()
         return k.view("Z", f32, [-1])
 
+    def fraction() -> Any:
+        k, _ = start()
+        return k.view("Z", f32, [1.5])  # type: ignore[list-item]
+
+    def no_element() -> Any:
+        k, _ = start()
+        return k.view("Z", "f33", [4])  # type: ignore[arg-type]
+
+    def half_a_grid() -> Any:
+        return KernelBuilder("k").grid(1.5)  # type: ignore[arg-type]
+
+    def no_part() -> Any:
+        k, _ = start()
+        with k.if_(k.constant(True, tileir.i1), x=1.0) as branch:
+            branch.yield_(2.0)
+
     def number() -> Any:
         k, _ = start()
         return k.exp("x")  # type: ignore[arg-type]
@@ -197,7 +213,8 @@ def faults() -> list[tuple[str, Any]]:
         ("E0311", broadcast), ("E0402", indices), ("E0510", no_grid), ("E0205", unknown_symbol), ("E0217", other_kernel),
         ("E0502", no_yield), ("E0503", wrong_yield), ("E0504", types), ("E0516", order), ("E0323", element),
         ("E0202", twice), ("E0352", strides), ("E0216", small_symbol), ("E0316", negative), ("E0301", number),
-        ("E0216", name), ("E0216", argument), ("E0214", mode),
+        ("E0216", name), ("E0216", argument), ("E0214", mode), ("E0316", fraction), ("E0301", no_element),
+        ("E0510", half_a_grid), ("E0516", no_part),
     ]  # fmt: skip
 
 

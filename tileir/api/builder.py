@@ -69,6 +69,8 @@ class KernelBuilder(Ops):
 
     def view(self, name: str, elem: Elem, dims: Dims, *, strides: Dims | None = None) -> View:
         """A view argument; dimensions and strides (in elements) are integers or names of symbols. Row-major by default."""
+        if not isinstance(elem, Elem):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise self._fault("E0301", f"{elem!r} is no element type", "tileir.f32, tileir.bf16, …")
         given = (*dims, *(strides or ()))
         if not 1 <= len(dims) <= MAX_RANK or (strides is not None and len(dims) != len(strides)):
             message = f"a view of {len(dims)} dimensions" + (
@@ -76,7 +78,7 @@ class KernelBuilder(Ops):
             )
             raise self._fault("E0352", message, f"1 to {MAX_RANK} dimensions, and a stride for each or none")
         for d in given:
-            if isinstance(d, int) and not 0 <= d < 1 << 63:
+            if not isinstance(d, str) and not (isinstance(d, int) and 0 <= d < 1 << 63):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise self._fault("E0316", f"a dimension or stride of {d}", "0 to 2^63 - 1, or a symbol")
             if isinstance(d, str) and not _SYMBOL.fullmatch(d):
                 raise self._fault(
@@ -102,6 +104,11 @@ class KernelBuilder(Ops):
         """Number of workgroups along one to three dimensions, as integers or sizes over the symbols of the views."""
         if not 1 <= len(sizes) <= 3:
             raise self._fault("E0514", f"a grid of {len(sizes)} dimensions", "one to three sizes")
+        for size in sizes:
+            if not isinstance(size, Size | int | str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise self._fault(
+                    "E0510", f"a grid size of {size!r}", "integers, symbols, and what cdiv and the like make of them"
+                )
         self._grid = sizes
 
     def alias(self, a: View, b: View) -> None:
@@ -454,8 +461,12 @@ class _Part:
 
 
 class _Parted(_Carrying):
+    least, parts = 1, "then()"  # how many parts there must be, and which
+
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         if kind is None:
+            if len(self._regions) < self.least:
+                raise self._error("E0516", f"'{self._op}' lacks a part", f"ops in `with` blocks of {self.parts}")
             self._finish()
 
     def _part(self, number: int, legal: str) -> _Part:
@@ -484,6 +495,8 @@ class Branch(_Parted):
 
 class WhileLoop(_Parted):
     """See `KernelBuilder.while_`."""
+
+    least, parts = 2, "condition() and body()"
 
     def __init__(self, builder: KernelBuilder, carry: Mapping[str, Operand]):
         super().__init__(builder, "while", [], carry)
