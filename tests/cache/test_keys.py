@@ -71,7 +71,7 @@ def test_kernel_and_target() -> None:
 def test_schedule_flags_and_outputs() -> None:
     changes: list[dict[str, Any]] = [
         {}, {"schedule": "fast"}, {"code_object_version": 6}, {"emit": ("asm",)}, {"emit": ("asm", "obj")},
-        {"start_from": "layout-lds"}, {"allow_spills": True}, {"whole_tiles": True},
+        {"start_from": "layout-lds"}, {"allow_spills": True}, {"whole_tiles": True}, {"spare": 8},
     ]  # fmt: skip
     assert len({key(options=Wanted(**c).key()) for c in changes}) == len(changes)
     assert Wanted(emit=("asm", "obj")).key() == Wanted(emit=("obj", "asm")).key()

@@ -37,6 +37,7 @@ class Wanted:
     start_from: str | None = None
     allow_spills: bool = False
     whole_tiles: bool = False
+    spare: int = 0
 
     @property
     def watched(self) -> bool:

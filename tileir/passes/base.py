@@ -15,8 +15,9 @@ from tileir.target import Target
 class Context:
     """What a pass may look at besides the kernel. `module` gives schedules and sources; `log` takes remarks.
 
-    `schedule` is the name of a schedule chosen by the user, "" for the first one that applies. `whole_tiles` leaves loops as they
-    are whose text does not ask for stages: the last resort where registers do not suffice.
+    `schedule` is the name of a schedule chosen by the user, "" for the first one that applies. `spare` are registers that loops of
+    single instructions leave free beyond what is estimated, and `whole_tiles` leaves loops as they are whose text does not ask for
+    stages: what to try where registers turn out not to suffice, and the last resort.
     """
 
     target: Target
@@ -24,6 +25,7 @@ class Context:
     log: Log = field(default_factory=Log)
     schedule: str = ""
     whole_tiles: bool = False
+    spare: int = 0
 
     def directives(self, kernel: Kernel) -> list[Directive]:
         """The directives of the schedule that the kernel is under, once `specialise` has chosen it."""

@@ -19,9 +19,18 @@ from tileir.target import Target
 # Matrix instructions between a read and its use: LDS answers after about 130 clocks, and a matrix instruction takes at least 16.
 AHEAD = 8
 AHEAD_CLOCKS = 128
+# What the end of a trip costs a wave: counting, comparing and the branch, by the simulator's model. A turn of one slice would stand right
+# behind it, where no wave has products left to wait with. So the barrier comes so much later than the wait, and reads and
+# copies one matrix instruction behind it: more than three instructions between two matrix instructions of 16 clocks cost time.
+BRANCH_CLOCKS = 32
+# For that, a slice must be so many times as long as LDS takes to answer: else its reads would crowd.
+LONG_SLICE = 3
 # Bytes of a direct copy of 16 bytes a lane. Copies of all waves are spread over what the CU can take, and end before the next turn.
 COPY_BYTES = 1024
 MOST_OF_ITERATION = 0.75
+# Where tiles have several iterations on their way, copies are at least spread over so much of one: at the full rate of the CU's path to
+# memory waves wait for each other's (by the simulator's model; more would shorten the way without gain).
+LEAST_OF_ITERATION = 0.6
 # Registers for addresses and temporaries beside accumulators, fragments and loads on their way.
 RESERVE = 32
 # Part of an iteration over which the loads of the next one's scales are spread, from its beginning on: so early that memory answers
@@ -34,15 +43,17 @@ _PARTS = ("mma", "shared_load", "shared_load_transposed", "transpose")
 @dataclass
 class Iteration:
     """One iteration of the loop of a plan. `accumulators` gives for every product the number of the carried value that it adds to;
-    `lag` says by how many matrix instructions reads come later than while the slice before theirs is computed; `fits` whether
-    registers suffice by estimate."""
+    `spare` are registers to leave free beyond the estimate; `lag` says by how many matrix instructions reads come later than while the slice before theirs is computed; `apart` by how many
+    the barrier of the first turn follows its wait; `fits` whether registers suffice by estimate."""
 
     plan: Plan
     kernel: Kernel
     target: Target
     weave: Weave
     accumulators: dict[Op, int]
+    spare: int = 0
     lag: int = 0
+    apart: int = 0
     fits: bool = False
 
     def __post_init__(self) -> None:
@@ -55,15 +66,18 @@ class Iteration:
         fixed = sum(registers_of(v) for v in (*self.plan.loop.results, *(load.result for load in self.plan.loads)))
         fixed += (SETS_OF_SCALES + self.plan.tiles) * len(order.scales)  # and an address for each load of a trip
         room = budget(self.kernel, self.target) - fixed - RESERVE
-        if peak_fragments(order, 0) <= room:
-            order.margin = self.ahead
+        if peak_fragments(order, 0) <= room - self.spare:
+            if min(len(part) for part in order.slices) >= LONG_SLICE * self.ahead:
+                self.apart = math.ceil(BRANCH_CLOCKS / self.clocks)
+                order.shift = self.apart + 1
+            order.margin = self.ahead + order.shift
             for part in order.reads:
                 part.reverse()
             order.reads[0].sort(key=lambda r: ranks[r.load] if self.two_turns else 0)
             self.fits = True
             return
         possible = lags(order, AHEAD)
-        self.lag = next((lag for lag in possible if peak_fragments(order, lag) <= room), possible[-1])
+        self.lag = next((lag for lag in possible if peak_fragments(order, lag) <= room - self.spare), possible[-1])
         self.fits = peak_fragments(order, self.lag) <= room
 
     @property
@@ -132,6 +146,12 @@ class Iteration:
     def second_turn(self) -> float:
         return exact(self.first_turn + self.weave.second_turn)
 
+    @property
+    def settling(self) -> float:
+        """Matrix instructions from the last write to LDS to the turn that waits for it: the wave that comes last has none under way
+        there, so that all wait for what is left of the time that LDS takes. At most half of the time in which the last half is written."""
+        return min(self.ahead, (self.second_turn - self.first_turn) / 4)
+
     # Direct copies
 
     def parts(self, copy: Op) -> int:
@@ -144,14 +164,17 @@ class Iteration:
 
     @cached_property
     def copies(self) -> list[tuple[float, Op, int]]:
-        """Where the instructions of all copies stand, counted from the iteration `depth` before theirs: from its first turn on, as far
-        apart as all waves together can be served, in the order in which the tile is read; before the first turn of the next."""
+        """Where the instructions of all copies stand, counted from the iteration `depth` before theirs: behind its first turn, as far
+        apart as all waves together can be served – farther where tiles have several iterations on their way –, in the order in
+        which the tile is read; before the first turn of the next."""
         one, two = self.groups
         found = [(f, i) for f in map(self.fill_of, (*one, *two)) if f in self.plan.copies for i in range(self.parts(f))]
         rate = float(self.target.fact("global_bytes_per_clock").value)  # type: ignore[arg-type]
         spacing = COPY_BYTES * self.waves / rate / (self.clocks * self.waves_per_simd)
         spacing = min(spacing, self.weave.steps * MOST_OF_ITERATION / max(1, len(found)))
-        return [(exact(self.first_turn + spacing * n), f, i) for n, (f, i) in enumerate(found)]
+        if not self.two_turns:
+            spacing = max(spacing, self.weave.steps * LEAST_OF_ITERATION / max(1, len(found)))
+        return [(exact(self.first_turn + self.weave.shift + spacing * n), f, i) for n, (f, i) in enumerate(found)]
 
     @property
     def late_copies(self) -> int:
@@ -210,7 +233,7 @@ class Iteration:
         return found
 
 
-def iteration_of(plan: Plan, kernel: Kernel, target: Target) -> Iteration | str:
+def iteration_of(plan: Plan, kernel: Kernel, target: Target, spare: int = 0) -> Iteration | str:
     """How to write a loop instruction by instruction, if it computes nothing but products of what it stages, summed in what it
     carries; else why that is not possible."""
     consumers = plan.consumers
@@ -233,7 +256,7 @@ def iteration_of(plan: Plan, kernel: Kernel, target: Target) -> Iteration | str:
     filled = {fill.operands[-1] for fill in (*plan.copies, *plan.stores)}
     if {load.operands[0] for load in order.read_counts} != filled:
         return "operands of its 'mma' have no stages"
-    return Iteration(plan, kernel, target, order, accumulators)
+    return Iteration(plan, kernel, target, order, accumulators, spare)
 
 
 def _accumulators(plan: Plan, products: Sequence[Op]) -> dict[Op, int] | None:

@@ -97,6 +97,7 @@ def run_pipeline(
     *,
     schedule: str = "",
     whole_tiles: bool = False,
+    spare: int = 0,
     stop_after: str | None = None,
     start_from: str | None = None,
     print_after: PrintAfter | None = None,
@@ -112,6 +113,7 @@ def run_pipeline(
         target: name of the chip; "" takes the one the text is bound to.
         schedule: name of a schedule; "" takes the first one that applies.
         whole_tiles: no loop is written instruction by instruction, see `tileir.passes.base.Context`.
+        spare: vector registers that loops leave free beyond the estimate, see there.
         print_after: called with the label of each step and the kernel after it.
         verify_each: "verify" runs the IR verifier after every pass; "run" also interprets the kernel before and after
             each pass on small inputs and compares.
@@ -129,7 +131,7 @@ def run_pipeline(
         kernel = find_kernel(module, kernel_name)
         chip = find_target(kernel, target)
         steps = select_steps(kernel, start_from, stop_after)
-        context = Context(chip, module, log if log is not None else Log(), schedule, whole_tiles)
+        context = Context(chip, module, log if log is not None else Log(), schedule, whole_tiles, spare)
         result = Result(kernel, context)
         if start_from is not None:
             verify(kernel)

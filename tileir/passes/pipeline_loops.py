@@ -84,7 +84,7 @@ def _check_orders(kernel: Kernel, ctx: Context, staged: dict[Op, Plan]) -> None:
         assert isinstance(waves, int)
         made = staged.get(loop) or plan(loop, kernel, Memory(kernel), lambda alloc: depth_of(alloc) or 2)
         why = "nothing in it is staged in LDS" if made is None else ""
-        shape = iteration_of(made, kernel, ctx.target) if made is not None else why
+        shape = iteration_of(made, kernel, ctx.target, ctx.spare) if made is not None else why
         if isinstance(shape, str):
             why = shape
         elif pattern == "ping_pong" and waves % (2 * ctx.target.simds_per_cu):
@@ -124,7 +124,7 @@ def _open_loops(kernel: Kernel, ctx: Context, asked: dict[Op, Plan]) -> dict[Op,
         made = _open_plan(op, kernel, memory, ctx, 2)
         if made is None:
             continue
-        shape = iteration_of(made, kernel, ctx.target)
+        shape = iteration_of(made, kernel, ctx.target, ctx.spare)
         depth = _depth(shape) if isinstance(shape, Iteration) else _depth_of_tiles(made, kernel, ctx)
         found[op] = _open_plan(op, kernel, memory, ctx, depth) or made
     return found
@@ -140,7 +140,7 @@ def _open_plan(loop: Op, kernel: Kernel, memory: Memory, ctx: Context, depth: in
         return None
     if made is None:
         return None
-    shape = iteration_of(made, kernel, ctx.target)
+    shape = iteration_of(made, kernel, ctx.target, ctx.spare)
     if isinstance(shape, str):
         ahead = not made.loads or _holds_loads(made, kernel, ctx)
         return made if ahead and not _waits_for_memory(made) else None
@@ -247,7 +247,7 @@ def _write(kernel: Kernel, ctx: Context, staged: dict[Op, Plan]) -> Kernel:
         if op not in staged:
             return False
         plain = op.attrs.get("pattern") == "plain" or (ctx.whole_tiles and not is_ordered(op))
-        shape = "" if plain else iteration_of(staged[op], kernel, ctx.target)
+        shape = "" if plain else iteration_of(staged[op], kernel, ctx.target, ctx.spare)
         if isinstance(shape, str):
             writer = Pipeliner(rw, staged[op], stages[op], kernel)
         else:

@@ -188,12 +188,18 @@ class Scheduler(Pipeliner):
     # -- the iterations ------------------------------------------------------------------------------------------
 
     def turn(self, vm: int, lgkm: bool) -> None:
+        self.wait(vm, lgkm)
+        self.barrier()
+
+    def wait(self, vm: int, lgkm: bool) -> None:
         attrs: dict[str, AttrValue] = {
             **({"vm": vm} if self.plan.copies and vm >= 0 else {}),
             **({"lgkm": 0} if lgkm else {}),
         }
         if attrs:
             self.rw.op("wait", (), attrs, loc=self.plan.loop.loc)
+
+    def barrier(self) -> None:
         if not self.single_wave:
             self.rw.op("barrier", loc=self.plan.loop.loc)
 
@@ -253,35 +259,42 @@ class Scheduler(Pipeliner):
             return max(0, left * shape.copies_of_tile - shape.late_copies)
 
         def first() -> None:
-            self.turn(count(shape.first_turn, one), lgkm=True)
+            self.barrier()
             if fetch:
                 values.update(self.addressed(self.index(tile.index, plan.depth), tile.number + ahead))
 
         def previous() -> None:
             before.update(self.addressed(self.index(tile.index, plan.depth - 1), tile.number + ahead - 1))
 
-        events.append((shape.first_turn, -2, first))
+        def settle() -> None:
+            self.wait(count(shape.first_turn, one), lgkm=True)
+            if shape.apart:  # the wait serves the fragments of the next product as well
+                self.rw.op("schedule_fence", loc=plan.loop.loc)
+
+        events.append((shape.first_turn, -3, settle))
+        events.append((shape.first_turn + shape.apart, -2, first))
         if fetch and any(p >= n for p, _, _ in shape.copies):
-            events.append((0, -3, previous))
+            events.append((0, -4, previous))
         for p, f, i in shape.copies if fetch else ():
             late = p >= n
             copy = partial(self.copy_part, f, i, before if late else values)
             events.append((exact(p - n) if late else p, 1000 + len(events), copy))
+        freed = shape.first_turn + self.weave.shift  # behind the barrier
         keys = shape.pieces if fetch else []
         held = dict(tile.held)
         stores = [partial(self.store_piece, key, held, tile.number + plan.depth - 1) for key in keys]
         loads = [partial(self.load_piece, key, values, tile.held) for key in keys]
         if not shape.two_turns:
-            _spread(events, shape.first_turn, n, [*stores, *loads])
+            _spread(events, freed, n, [*stores, *loads])
             return
         # What is written first was loaded last: LLVM's wait for it serves the others of its half.
         half = -(-len(stores) // 2)
-        middle = exact((shape.first_turn + shape.second_turn) / 2)
-        _spread(events, shape.first_turn, middle, stores[:half][::-1])
-        _spread(events, middle, shape.second_turn, stores[half:][::-1])
+        middle = exact((freed + shape.second_turn) / 2)
+        _spread(events, freed, middle, stores[:half][::-1])
+        _spread(events, middle, exact(shape.second_turn - shape.settling), stores[half:][::-1])
         events.append((shape.second_turn, -1, lambda: self.turn(count(shape.second_turn, two), lgkm=bool(keys))))
         # The first new load is on its way before the second half is waited for, so that nothing drains the counter.
-        _spread(events, exact(middle - (middle - shape.first_turn) / max(1, half)), n, loads)
+        _spread(events, exact(middle - (middle - freed) / max(1, half)), n, loads)
 
     # -- the loop ------------------------------------------------------------------------------------------------
 

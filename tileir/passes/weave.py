@@ -98,7 +98,8 @@ class Weave:
     acc_counts: dict[Op, int]  # registers of an accumulator fragment, by mma
     early: int = 0  # reads of the first slice that come before the second turn: the first so many
     stored: int = 0  # writes to LDS between the turns
-    margin: int = 0  # matrix instructions at the end of a slice in which nothing is read
+    shift: int = 0  # matrix instructions at the start of a slice before the first read
+    margin: int = 0  # matrix instructions of a slice in which nothing is read: those of `shift`, and at its end
 
     @property
     def sequence(self) -> list[Step]:
@@ -127,14 +128,14 @@ class Weave:
         return exact(self.span(len(self.slices) - 1) * early / max(1, early + late))
 
     def span(self, i: int) -> int:
-        """Matrix instructions of slice `i` over which the reads of the next are spread."""
+        """Matrix instructions of slice `i` over which the reads of the next are spread; `margin` counts those before and behind."""
         return max(1, len(self.slices[i]) - self.margin)
 
     def positions(self, i: int, lag: int) -> list[float]:
         """Where the reads of slice `i` stand: evenly over the slice before, `lag` later. Those of slice 0 come in two groups, before
         and behind the second turn, and are in the iteration before: they count from -steps on."""
         length, count = self.span(i - 1), len(self.reads[i])
-        begin = self.start(i) - len(self.slices[i - 1]) + lag
+        begin = self.start(i) - len(self.slices[i - 1]) + lag + self.shift
         if i:
             places = [length * k / count for k in range(count)]
         else:

@@ -40,6 +40,7 @@ from tileir.records import dataclass
 if TYPE_CHECKING:
     from tileir.lowering.amdgpu.contract_waits import Deviation
 
+SPARE = 48  # registers that loops leave free where code generation found that those of the estimate do not suffice
 OTHER_WAVES = (4, 8, 2, 16)  # numbers of waves to try, the likelier first
 # Deviations of `contract` that `--allow-spills` accepts.
 SPILLS, MOVES = "W0902", "W0903"
@@ -50,8 +51,8 @@ META_SECTION = ".tileir.meta"
 
 @dataclass
 class Options:
-    """How to compile. `emit` names the texts and binaries wanted besides the code object: mlir, llvm, asm, obj. `whole_tiles` writes
-    no loop instruction by instruction."""
+    """How to compile. `emit` names the texts and binaries wanted besides the code object: mlir, llvm, asm, obj. `spare` are
+    registers that loops of single instructions leave free beyond the estimate; `whole_tiles` writes no loop so."""
 
     schedule: str = ""
     code_object_version: int = 5
@@ -61,6 +62,7 @@ class Options:
     start_from: str | None = None
     allow_spills: bool = False
     whole_tiles: bool = False
+    spare: int = 0
 
 
 @dataclass
@@ -86,8 +88,8 @@ def compile_kernel(
 ) -> Compiled:
     """Compiles one kernel of a module ("" for the only one) for a chip. Raises CompileError.
 
-    Where registers do not suffice – scalar ones that wait in lanes of a vector register included –, loops are compiled as whole tiles,
-    which needs fewer; then, where nobody said how many waves a workgroup has, with other numbers of waves. A remark says which it
+    Where registers do not suffice – scalar ones that wait in lanes of a vector register included –, loops read their operands later; if
+    that is not enough they are compiled as whole tiles, which needs still fewer; then, where nobody said how many waves a workgroup has, with other numbers of waves. A remark says which it
     became.
     """
     options = options or Options()
@@ -100,9 +102,10 @@ def compile_kernel(
         other = None
         if e.diagnostics[0].code in (SPILLED, MOVED) and options.start_from is None:
             failed = e.final if isinstance(e, Refused) else None
-            other = _of_whole_tiles(module, kernel, target, options, failed) or _of_other_waves(
-                module, kernel, target, options, hopeless=isinstance(e, Hopeless)
-            )
+            hopeless = isinstance(e, Hopeless)
+            other = None if hopeless else _of_less_at_once(module, kernel, target, options)
+            other = other or _of_whole_tiles(module, kernel, target, options, failed)
+            other = other or _of_other_waves(module, kernel, target, options, hopeless=hopeless)
         if other is None:
             log.diagnostics += first.diagnostics
             raise _advised(e, module, kernel, target, options) from e
@@ -128,6 +131,25 @@ def _advised(e: CompileError, module: Module, kernel: str, target: str, options:
     notes = advice(module, source, find_target(source, target), options.schedule)
     head = replace(e.diagnostics[0], notes=(*e.diagnostics[0].notes, *notes))
     return CompileError([head, *e.diagnostics[1:]], e.sources)
+
+
+def _of_less_at_once(module: Module, kernel: str, target: str, options: Options) -> Compiled | None:
+    """The kernel with loops that read fragments from LDS later, so that fewer registers hold them; None if that is an error, makes no loop of
+    single instructions, or was tried already."""
+    if options.whole_tiles or options.spare:
+        return None
+    source, attempt = find_kernel(module, kernel), Log()
+    try:
+        compiled = _compile_once(module, kernel, target, replace(options, spare=SPARE), attempt)
+    except CompileError:
+        return None
+    if compiled.final is None or not any(op.name == "mfma" for op in compiled.final.walk()):
+        return None
+    if compiled.stats["sgpr_spills"]:
+        return None
+    text = f"loops read from LDS later, so that {SPARE} registers fewer are in use: those of the usual order do not suffice"
+    attempt.remark("R0813", text, source.loc)
+    return compiled
 
 
 def _of_whole_tiles(
@@ -203,6 +225,7 @@ def _compile_once(
         later=checks,
         schedule=options.schedule,
         whole_tiles=options.whole_tiles,
+        spare=options.spare,
         start_from=options.start_from,
         print_after=options.print_after,
         verify_each=options.verify_each,
