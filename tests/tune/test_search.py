@@ -12,8 +12,10 @@ import pytest
 
 import tileir
 from tileir import kernels
+from tileir.simulator.inspect import inspect
+from tileir.tuning import compare
 from tileir.tuning.executors import UnknownExecutor, executor_of
-from tileir.tuning.trials import Order, Result, carry_out
+from tileir.tuning.trials import FAULTS, Order, Result, carry_out
 
 SHAPE = {"M": 64, "N": 48, "K": 100}
 SPACE = {"BM": (16, 32), "BN": (16, 64), "BK": 64}
@@ -133,8 +135,37 @@ class Spilling(Executor):
 def test_code_that_spills_is_shown_and_not_proposed() -> None:
     found = search(Spilling())
     assert found.best is found.baseline and found.schedule == ""
-    assert [t.code for t in found.trials] == ["", "W0902", "W0902", "W0902"]
+    assert [t.code for t in found.trials] == [""] + [
+        "W0902"
+    ] * 5  # two, the two next by the model, and one near the best
     assert "W0902" in found.table()
+
+
+# -- several kernels of one file --------------------------------------------------------------------------------------
+
+
+def test_kernels_that_are_alternatives_are_ranked() -> None:
+    """Few tiles and a long k: parts of k beside each other, filling C with zeros included, beat one loop over all."""
+    text = kernels.source("gemm") + "\n" + kernels.source("gemm_split_k").removeprefix("tileir 1\n")
+    tiles = {"BM": 32, "BN": 32, "BK": 64, "S": (8, 16)}
+    shape = {"M": 32, "N": 64, "K": 4096}
+    found = compare(text, "gfx950", shape, ("gemm", "gemm_split_k"), params=tiles, trials=1, filename="both.tile")
+    (first, fill), (second, none) = found.kernels
+    assert (first.kernel, second.kernel) == ("gemm_split_k", "gemm") and found.best is first
+    assert 0 < fill < 1e-6 and none == 0
+    assert first.best.result.estimated_seconds + fill < second.best.result.estimated_seconds
+    assert {s.kernel for s in tileir.parse(found.text).schedules} == {
+        t.kernel for t, _ in found.kernels if t.schedule
+    }  # each found for the text with those before
+    assert "fill with zeros" in found.table() and [k["kernel"] for k in found.json()["kernels"]] == [
+        "gemm_split_k",
+        "gemm",
+    ]
+
+
+def test_kernels_that_do_not_exist_are_named() -> None:
+    with pytest.raises(tileir.CompileError, match="other"):
+        compare(kernels.source("gemm"), "gfx950", SHAPE, ("gemm", "other"), params=SPACE, trials=1, executor=Spilling())
 
 
 # -- candidates that fail --------------------------------------------------------------------------------------------
@@ -230,3 +261,34 @@ def test_a_larger_search(chip: str) -> None:
     assert all(t.result.usable or t.code for t in found.trials)
     chosen = seconds("gemm", chip, shape, tileir.choose(kernels.source("gemm"), chip, shape).params)
     assert found.best.result.estimated_seconds <= chosen
+
+
+PROPOSED = {
+    "gemm": ({"M": 512, "N": 768, "K": 512}, {"T": ("bf16",), "BM": (128, 256), "BN": (128, 256)}),
+    "gemm_persistent": ({"M": 512, "N": 768, "K": 512}, {"BM": (128, 256), "BN": (128, 256), "G": 4, "X": 1}),
+    "gemm_epilogue": ({"M": 512, "N": 768, "K": 512}, {}),
+    "gemm_fp8": ({"M": 512, "N": 768, "K": 512}, {}),
+    "gemm_int8": ({"M": 512, "N": 768, "K": 512}, {}),
+    "gemm_split_k": ({"M": 64, "N": 96, "K": 4096}, {}),
+}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("chip", ["gfx942", "gfx950"])
+@pytest.mark.parametrize("name", sorted(PROPOSED))
+def test_what_is_proposed_has_no_spills_and_no_moves(name: str, chip: str) -> None:
+    """The best of a search, compiled anew: nothing in scratch, no moves between register files in loops, no more registers than stated;
+    and what has any of it is in the table with its code."""
+    shape, params = PROPOSED[name]
+    one = {n: v[0] if isinstance(v, tuple) and len(v) == 1 else v for n, v in params.items()}
+    (module,) = [tileir.parse(kernels.source(name))]
+    symbols = module.kernels[0].symbols()
+    found = tileir.tune(kernels.source(name), chip, {n: shape[n] for n in shape if n in symbols}, params=one, trials=8)
+    for t in found.trials:
+        assert t.result.usable or t.code, t
+    given = {**found.fixed, **found.best.params}
+    code = tileir.compile(found.text, chip, kernel=name, params=given)
+    assert not any(code.stats[n] for n in ("vgpr_spills", "sgpr_spills", "scratch_bytes"))
+    report = inspect(code.hsaco).kernel
+    assert all(loop.counts.accumulator_moves == 0 for loop in report.loops)
+    assert not FAULTS & {d.code for d in code.diagnostics}

@@ -43,8 +43,9 @@ _PARTS = ("mma", "shared_load", "shared_load_transposed", "transpose")
 @dataclass
 class Iteration:
     """One iteration of the loop of a plan. `accumulators` gives for every product the number of the carried value that it adds to;
-    `spare` are registers to leave free beyond the estimate; `lag` says by how many matrix instructions reads come later than while the slice before theirs is computed; `apart` by how many
-    the barrier of the first turn follows its wait; `fits` whether registers suffice by estimate."""
+    `spare` are registers to leave free beyond the estimate; `lag` says by how many matrix instructions reads come later than while
+    the slice before theirs is computed; `apart` by how many the barrier of the first turn follows its wait; `fits` whether registers
+    suffice by estimate."""
 
     plan: Plan
     kernel: Kernel

@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tileir.tools.common import (
@@ -36,6 +37,8 @@ examples:
     tileir-tune gemm.tile --target gfx942 --shape M=16,N=4096,K=4096 -D BM=16 -D BN=32,64,128 -D T=f16 --trials 40
   the tile sizes that the quick model chooses, without compiling:
     tileir-tune gemm.tile --target gfx950 --shape M=16,N=4096,K=4096 --quick
+  two kernels of one file that are alternatives, each tuned, the faster first:
+    tileir-tune products.tile --target gfx950 -k gemm -k gemm_split_k --shape M=16,N=4096,K=4096
   on a cluster (needs the package 'distributed'; TileIR must be installed on its workers):
     tileir-tune gemm.tile --target gfx950 --shape M=4096,N=4096,K=4096 --trials 200 --executor dask:tcp://10.0.0.1:8786
 
@@ -46,7 +49,14 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     p = Parser(prog="tileir-tune", description=DESCRIPTION, epilog=EPILOG)
     p.add_argument("file", help="the .tile file; - is standard input")
-    p.add_argument("-k", "--kernel", default="", metavar="NAME", help="which kernel (default: the only one)")
+    p.add_argument(
+        "-k",
+        "--kernel",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="which kernel (default: the only one); several are alternatives for one problem, which are ranked",
+    )
     p.add_argument("--target", required=True, metavar="CHIP", help="gfx942 or gfx950")
     p.add_argument("--product", default="", metavar="NAME", help="MI300X (default), MI325X, MI355X")
     p.add_argument("--shape", action="append", default=[], metavar="M=512,N=512", help="sizes of dimensions, strides")
@@ -103,16 +113,17 @@ def _main(argv: Sequence[str]) -> int:
     shape = _shape(args.shape)
     if args.quick:
         return _quick(args, text, name, shape, given)
-    from tileir.tuning import tune
+    from tileir.tuning import Compared, compare, tune
     from tileir.tuning.executors import UnknownExecutor, default_jobs, executor_of
 
     try:
         with executor_of(args.executor, args.jobs or default_jobs()) as executor:
-            found = tune(
+            several = len(args.kernel) > 1
+            search = partial(compare, kernels=args.kernel) if several else partial(tune, kernel="".join(args.kernel))
+            found = search(
                 text,
                 args.target,
                 shape,
-                kernel=args.kernel,
                 params=given,
                 arguments=args.arg,
                 seed=args.seed,
@@ -129,8 +140,9 @@ def _main(argv: Sequence[str]) -> int:
         write_output(args.json, json.dumps(found.json(), indent=2) + "\n")
     if args.json != "-" and args.output != "-":
         write_output(None, found.table())
-        if found.schedule and not (args.output or args.in_place):
-            write_output(None, f"\n{found.schedule}")
+        best = found.best if isinstance(found, Compared) else found
+        if best.schedule and not (args.output or args.in_place):
+            write_output(None, f"\n{best.schedule}")
     if args.output or args.in_place:
         write_output(args.file if args.in_place else args.output, found.text)
     return EXIT_OK
@@ -145,6 +157,10 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError("only one of --json - and -o - can go to standard output")
     if args.keep_defaults and not (args.output or args.in_place):
         raise UsageError("--keep-defaults is about the written file: -o OUT or --in-place")
+    if len(set(args.kernel)) < len(args.kernel):
+        raise UsageError("--kernel names a kernel twice")
+    if args.quick and len(args.kernel) > 1:
+        raise UsageError("--quick is about one kernel")
     if args.quick and (args.output or args.in_place or args.json):
         raise UsageError("--quick only says what it would choose; leave -o, --in-place and --json away")
     settings(args.arg, "--arg")
@@ -182,7 +198,7 @@ def _quick(
 ) -> int:
     from tileir.tuning import choose
 
-    choice = choose(text, args.target, shape, kernel=args.kernel, params=given, filename=name)
+    choice = choose(text, args.target, shape, kernel="".join(args.kernel), params=given, filename=name)
     lines = [f"-D {n}={v}" for n, v in choice.params.items()] or ["the defaults of the file"]
     gain = choice.default_clocks / choice.model_clocks if choice.model_clocks else 1.0
     lines.append(f"by the quick model {choice.model_clocks:.0f} clocks, {gain:.2f} times as fast as the defaults")

@@ -4,10 +4,12 @@
     print(result.table(), result.schedule)
 
 `space` says what may vary, `work` reads from the IR what a kernel does for given sizes, `model` estimates clocks from that,
-`trials` compiles and times one candidate, `search` joins them. Everything that is timed is an estimate of the simulator.
+`trials` compiles and times one candidate, `search` joins them, `alternatives` ranks kernels for one
+problem. Everything that is timed is an estimate of the simulator.
 """
 
-from tileir.tuning.report import Trial, Tuned
+from tileir.tuning.alternatives import compare
+from tileir.tuning.report import Compared, Trial, Tuned
 from tileir.tuning.search import Choice, choose, tune
 
-__all__ = ["Choice", "Trial", "Tuned", "choose", "tune"]
+__all__ = ["Choice", "Compared", "Trial", "Tuned", "choose", "compare", "tune"]

@@ -74,6 +74,11 @@ class _Iteration:
     accumulators: float = 0.0  # 32-bit registers of a lane
     fragments: float = 0.0
     waiting_registers: float = 0.0  # what is loaded and not yet in LDS
+    direct: bool = True  # whether staged tiles come into LDS past the registers
+
+    def buffers(self, depth: int) -> int:
+        """LDS buffers of so many stages: what goes through registers has one of its stages there."""
+        return depth if self.direct else max(1, depth - 1)
 
     def busy(self, workgroups: int, waves: int) -> float:
         """Clocks for which units are occupied when so many workgroups take turns and the fullest SIMD has so many waves."""
@@ -111,9 +116,10 @@ class Model:
         iterations: list[_Iteration] = []
         rates = self._rates(work)
         depths: list[int] = []
+        direct = self.direct and choice.path != "via_registers"
         for phase in work.phases:
             try:
-                made = self._iteration(phase, choice, waves, rates)
+                made = self._iteration(phase, choice, waves, rates, direct)
             except CompileError as e:
                 return Estimate(math.inf, "", 0, waves, e.diagnostics[0].code)
             iterations.append(made)
@@ -155,18 +161,18 @@ class Model:
         return clocks
 
     def _iteration(
-        self, phase: Phase, choice: Directives, waves: int, rates: Callable[[Transfer], float]
+        self, phase: Phase, choice: Directives, waves: int, rates: Callable[[Transfer], float], direct: bool
     ) -> _Iteration:
-        it = _Iteration()
+        it = _Iteration(direct=direct)
         lanes = self.target.wave_size * waves
         clocks = self.timing.number("valu_clocks")
         for op in phase.products:
             self._product(it, op, choice, waves)
         staged = sum(t.tile_bytes for t in phase.loads if t.staged)
         it.stage_bytes = staged
-        it.waiting_registers = 0.0 if self.direct else staged / (lanes * self.target.register_bytes)
+        it.waiting_registers = 0.0 if direct else staged / (lanes * self.target.register_bytes)
         it.lds += staged / self.target.lds_write_bytes_per_clock
-        writes = 0 if self.direct else staged / (lanes * WIDEST)
+        writes = 0 if direct else staged / (lanes * WIDEST)
         moved = [*phase.loads, *phase.stores]
         total = sum(t.tile_bytes for t in moved)
         it.memory += sum(t.bytes * rates(t) for t in moved)
@@ -221,20 +227,16 @@ class Model:
             return 1
         if choice.depth is not None:
             return choice.depth
-        most = MOST_DEPTH if phase.only_products else 2 if self.direct else 1
+        most = MOST_DEPTH if phase.only_products else 2 if it.direct else 1
         wanted = min(most, max(min(2, most), 1 + math.ceil(self.loaded_latency / max(1.0, it.matrix))))
-        while wanted > 2 and self._buffers(wanted) * it.stage_bytes > self.target.lds_bytes:
+        while wanted > 2 and it.buffers(wanted) * it.stage_bytes > self.target.lds_bytes:
             wanted -= 1
-        if wanted == 2 and self._buffers(2) * it.stage_bytes > self.target.lds_bytes:
+        if wanted == 2 and it.buffers(2) * it.stage_bytes > self.target.lds_bytes:
             return 1
         return wanted
 
-    def _buffers(self, depth: int) -> int:
-        """LDS buffers of so many stages: what goes through registers has one of its stages there."""
-        return depth if self.direct else max(1, depth - 1)
-
     def _lds(self, iterations: Iterable[_Iteration], depths: Iterable[int]) -> float:
-        return max(self._buffers(d) * it.stage_bytes for it, d in zip(iterations, depths, strict=True))
+        return max(it.buffers(d) * it.stage_bytes for it, d in zip(iterations, depths, strict=True))
 
     def _registers(self, iterations: Iterable[_Iteration]) -> float:
         return max(it.accumulators + it.fragments + it.waiting_registers for it in iterations) + RESERVE
@@ -276,7 +278,7 @@ class Model:
             else:
                 # tiles under way: those beyond the one being computed, or the one in registers
                 arrives = latency + math.hypot(fullest * it.issue, it.memory)
-                ahead = arrives / (depth - 1 if self.direct else 1)
+                ahead = arrives / (depth - 1 if it.direct else 1)
                 steady = max(busy, ahead) + (TURN_CLOCKS + it.waiting) / count
                 clocks += latency + (depth - 1) * fullest * it.issue
             clocks += phase.trips * steady

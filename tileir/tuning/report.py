@@ -111,6 +111,37 @@ class Tuned:
         return "\n".join(lines) + "\n"
 
 
+@dataclass(frozen=True)
+class Compared:
+    """Several kernels of one file that are alternatives for the same problem, each with what was found for it.
+
+    kernels: the fastest first, each with the seconds that its outputs take to be filled before it, estimated from the bandwidth of the
+    memory: 0 unless it adds to what they hold. text: the file with the schedules of all.
+    """
+
+    kernels: tuple[tuple[Tuned, float], ...]
+    text: str
+
+    @property
+    def best(self) -> Tuned:
+        """What was found for the fastest kernel."""
+        return self.kernels[0][0]
+
+    def json(self) -> dict[str, Any]:
+        """As JSON data, schema "tileir-tune-kernels/1" (docs/tuning.md)."""
+        listed = [{**tuned.json(), "fill_seconds": fill} for tuned, fill in self.kernels]
+        return {"schema": f"{SCHEMA.partition('/')[0]}-kernels/1", "estimated": True, "kernels": listed}
+
+    def table(self) -> str:
+        """For the terminal: the tables of all kernels, and how they compare."""
+        lines = [tuned.table() for tuned, _ in self.kernels]
+        for i, (tuned, fill) in enumerate(self.kernels):
+            seconds = tuned.best.result.estimated_seconds + fill
+            said = f", {fill * 1e6:.2f} µs of it to fill with zeros what it adds to" if fill else ""
+            lines.append(f"{i + 1}. {tuned.kernel}: estimated {seconds * 1e6:.2f} µs{said}\n")
+        return "\n".join(lines)
+
+
 def _trial_json(t: Trial) -> dict[str, Any]:
     r, d = t.result, t.result.diagnostic
     return {

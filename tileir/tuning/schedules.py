@@ -13,13 +13,14 @@ from tileir.records import dataclass
 class Directives:
     """What a schedule says; None and "" leave a decision to the compiler.
 
-    waves: over rows and columns of every product. instr: m, n, k of the matrix instruction. depth: stages of staged operands. pattern:
-    of the loops with products. slices: of ping_pong. order: ("linear",) or ("xcd", chunk, window).
+    waves: over rows and columns of every product. instr: m, n, k of the matrix instruction. depth: stages of staged operands. path: how they come
+    into LDS, "direct" or "via_registers". pattern: of the loops with products. slices: of ping_pong. order: ("linear",) or ("xcd", chunk, window).
     """
 
     waves: tuple[int, int] | None = None
     instr: tuple[int, int, int] | None = None
     depth: int | None = None
+    path: str = ""
     pattern: str = ""
     slices: tuple[int, int] | None = None
     order: tuple[str, int, int] | tuple[str] | None = None
@@ -31,6 +32,7 @@ class Directives:
         parts = [f"waves {self.waves[0]} x {self.waves[1]}"] if self.waves else []
         parts += ["mma " + "x".join(map(str, self.instr))] if self.instr else []
         parts += [f"depth {self.depth}"] if self.depth else []
+        parts += [self.path] if self.path else []
         parts += [self.pattern] if self.pattern else []
         parts += [f"slices {self.slices[0]} x {self.slices[1]}"] if self.slices else []
         if self.order:
@@ -93,8 +95,8 @@ def schedule_text(name: str, kernel: Kernel, target: str, when: str, choice: Dir
     if choice.instr:
         for v in names.products:
             say("mma", (v,), shape=choice.instr)
-    if choice.depth and names.staged:
-        say("stage", names.staged, depth=choice.depth)
+    if (choice.depth or choice.path) and names.staged:
+        say("stage", names.staged, depth=choice.depth, path=choice.path)
     if choice.pattern or choice.slices:
         for v in names.loops:
             say("loop", (v,), pattern=choice.pattern, slices=choice.slices)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -122,7 +123,8 @@ def tune(
     source: a text, or the `Path` of a file. shape: sizes of the dimension symbols (strides that are missing are those of dense rows).
     params: values of compile-time parameters; one value fixes a parameter, a sequence of integers says which to try.
     arguments, seed: as `tileir-run --arg` and `--seed`. product: such as "MI325X". trials: how many candidates are compiled and timed;
-    two thirds of them are the best by the quick model, the others differ from the best of those in one respect. executor: any; without one all
+    two thirds of them are the best by the quick model, the others differ from the best of those in one respect; for those of the first that
+    fail, or whose code has spills or moves, the next ones are tried. executor: any; without one all
     happens in this process. keep_defaults: `Tuned.text` has the defaults of the parameters as they were.
 
     Raises CompileError with located diagnostics: for a text that is wrong, values that change what the kernel computes (E1902), or
@@ -145,6 +147,10 @@ def tune(
     own = task.estimate(*own_decisions)
     baseline = _Candidate(*own_decisions, own or Estimate(math.inf, "", 0, 0))
     runner.run([(baseline, True), *((c, False) for c in first)])
+    unusable = sum(not t.result.usable for t in runner.trials)
+    tried = {(c.values, c.directives) for c, _ in runner.done}
+    more = (c for c in ranked if (c.values, c.directives) not in tried)
+    runner.run([(c, False) for c in itertools.islice(more, unusable)])
     best = runner.best()
     if best is not None and count - len(first) > 0:
         near = task.near(best, {(c.values, c.directives) for c, _ in runner.done})

@@ -36,6 +36,8 @@ LARGEST_TILE = 256
 REACH = 8
 """How many times larger or smaller than its default a parameter becomes by itself."""
 MOST_WAVES = 16
+WIDEST = 16
+"""Bytes of a lane in one access."""
 MOST_COMBINATIONS = 600
 
 
@@ -324,7 +326,9 @@ def variants(kernel: Kernel, target: Target) -> Iterator[Directives]:
             for depth in (None, *_open_depths(kernel, names)):
                 for pattern, slices in _patterns(kernel, names, count, target):
                     if pattern != "plain" or depth is None:
-                        yield Directives(waves, instr, depth, pattern, slices)
+                        yield Directives(waves, instr, depth, "", pattern, slices)
+    for path in _open_paths(kernel, names, target):
+        yield Directives(path=path)
 
 
 def _instructions(products: Sequence[Op], target: Target) -> list[tuple[int, int, int]]:
@@ -340,6 +344,13 @@ def _open_depths(kernel: Kernel, names: Handles) -> list[int]:
     if not names.staged or any(op.name == "load" and stated(op, "depth") for op in kernel.walk()):
         return []
     return list(range(2, MOST_DEPTH + 1))
+
+
+def _open_paths(kernel: Kernel, names: Handles, target: Target) -> list[str]:
+    """Ways into LDS other than the compiler's own: through registers, where whole runs of 16 bytes could come directly."""
+    if not names.staged or any(op.name == "load" and stated(op, "stage") for op in kernel.walk()):
+        return []
+    return ["via_registers"] if max(target.direct_to_lds_bytes) >= WIDEST else []
 
 
 def _patterns(kernel: Kernel, names: Handles, waves: int, target: Target) -> list[tuple[str, tuple[int, int] | None]]:
@@ -370,7 +381,7 @@ def neighbours(
     except CompileError:
         return
     for other in variants(kernel, space.target):
-        changed = sum(getattr(other, f) != getattr(choice, f) for f in ("waves", "instr", "depth")) + (
+        changed = sum(getattr(other, f) != getattr(choice, f) for f in ("waves", "instr", "depth", "path")) + (
             (other.pattern, other.slices) != (choice.pattern, choice.slices)
         )
         if changed == 1:

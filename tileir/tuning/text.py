@@ -57,6 +57,13 @@ def kernel_node(text: str, filename: str, kernel: str) -> tuple[Source, Node]:
     return source, next(n for n in items if n.kind == "kernel" and n.children[0].text == f"@{kernel}")
 
 
+def parameter_names(text: str, filename: str, kernel: str) -> tuple[str, ...]:
+    """The parameters of a kernel that may be given from outside; none if the text does not have the kernel."""
+    items = read(Source(text, filename)).children[1:]
+    found = [n for n in items if n.kind == "kernel" and n.children[0].text == f"@{kernel}"]
+    return tuple(p.children[0].text for node in found for p in parameter_nodes(node))
+
+
 def _default_edits(kernel: Node, defaults: Mapping[str, int]) -> list[tuple[int, int, str]]:
     found: list[tuple[int, int, str]] = []
     for p in parameter_nodes(kernel):

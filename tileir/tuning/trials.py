@@ -38,7 +38,7 @@ class Order:
 class Result:
     """What came of an order. estimated_seconds, clocks, mfma_utilisation, matrix_tflops: of the simulator's timing model, 0 where there are
     none. workgroups_per_cu, waves: residency of the code object. diagnostic: why there is no time, or None. rejected: compiled, but not
-    to be proposed (spills, scratch, moves between the register files). notes: of the estimate.
+    to be proposed (spills, scratch, moves between the register files, more registers than the text says). notes: of the estimate.
     """
 
     estimated_seconds: float = 0.0
@@ -61,8 +61,9 @@ class Result:
         return self.diagnostic is None and not self.rejected
 
 
-MOVES, SPILLS = "W0903", "W0902"
-"""Warnings of the compiler about code that no schedule may have that is proposed."""
+FAULTS = frozenset({"W0902", "W0903", "W0907"})
+"""Warnings of the compiler about code that no schedule may have that is proposed: spills, of scalar registers included, moves between the
+register files in a loop, and more registers than the text says."""
 
 
 def carry_out(order: Order) -> Result:
@@ -114,7 +115,7 @@ def _timed(order: Order, kernel: Kernel, compiled: Outcome) -> Result:
         lds_bytes=int(stats["lds_bytes"]),
         parameters=timing.parameters,
         warnings=warnings,
-        rejected=bool(stats["vgpr_spills"] or stats["scratch_bytes"] or {MOVES, SPILLS} & set(warnings)),
+        rejected=bool(stats["vgpr_spills"] or stats["scratch_bytes"] or FAULTS & set(warnings)),
     )
 
 

@@ -89,8 +89,8 @@ def compile_kernel(
     """Compiles one kernel of a module ("" for the only one) for a chip. Raises CompileError.
 
     Where registers do not suffice – scalar ones that wait in lanes of a vector register included –, loops read their operands later; if
-    that is not enough they are compiled as whole tiles, which needs still fewer; then, where nobody said how many waves a workgroup has, with other numbers of waves. A remark says which it
-    became.
+    that is not enough they are compiled as whole tiles, which needs still fewer; then, where nobody said how many waves a workgroup has, with
+    other numbers of waves. A remark says which it became.
     """
     options = options or Options()
     log = log if log is not None else Log()
