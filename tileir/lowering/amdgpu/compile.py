@@ -103,7 +103,7 @@ def compile_kernel(
         if e.diagnostics[0].code in (SPILLED, MOVED) and options.start_from is None:
             failed = e.final if isinstance(e, Refused) else None
             hopeless = isinstance(e, Hopeless)
-            other = None if hopeless else _of_less_at_once(module, kernel, target, options)
+            other = None if hopeless else _of_less_at_once(module, kernel, target, options, failed)
             other = other or _of_whole_tiles(module, kernel, target, options, failed)
             other = other or _of_other_waves(module, kernel, target, options, hopeless=hopeless)
         if other is None:
@@ -133,14 +133,16 @@ def _advised(e: CompileError, module: Module, kernel: str, target: str, options:
     return CompileError([head, *e.diagnostics[1:]], e.sources)
 
 
-def _of_less_at_once(module: Module, kernel: str, target: str, options: Options) -> Compiled | None:
+def _of_less_at_once(
+    module: Module, kernel: str, target: str, options: Options, failed: Kernel | None
+) -> Compiled | None:
     """The kernel with loops that read fragments from LDS later, so that fewer registers hold them; None if that is an error, makes no loop of
-    single instructions, or was tried already."""
-    if options.whole_tiles or options.spare:
+    single instructions, or was tried already and has `failed`."""
+    if options.whole_tiles or options.spare or failed is None:
         return None
     source, attempt = find_kernel(module, kernel), Log()
     try:
-        compiled = _compile_once(module, kernel, target, replace(options, spare=SPARE), attempt)
+        compiled = _compile_once(module, kernel, target, replace(options, spare=SPARE), attempt, failed)
     except CompileError:
         return None
     if compiled.final is None or not any(op.name == "mfma" for op in compiled.final.walk()):
