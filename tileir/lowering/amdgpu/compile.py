@@ -150,7 +150,7 @@ def _of_less_at_once(
     if compiled.stats["sgpr_spills"]:
         return None
     text = f"loops read from LDS later, so that {SPARE} registers fewer are in use: those of the usual order do not suffice"
-    attempt.remark("R0813", text, source.loc)
+    attempt.remark("R0814", text, source.loc)
     return compiled
 
 
