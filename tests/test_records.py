@@ -168,3 +168,19 @@ def test_pickling() -> None:
     assert again == point and hash(again) == hash(point)
     with pytest.raises(FrozenInstanceError):
         again.x = 1
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_fields_of_any_name(frozen: bool) -> None:
+    """No name that `__init__` uses inside is taken from fields."""
+
+    @records.dataclass(frozen=frozen)
+    class Names:
+        to: int
+        missing: int = 2
+        make_all: int = 3
+        all: list[int] = field(default_factory=list)
+        default_missing: int = 5
+
+    made = Names(1, all=[4])
+    assert (made.to, made.missing, made.make_all, made.all, made.default_missing) == (1, 2, 3, [4], 5)

@@ -61,28 +61,29 @@ def _make(cls: Any, frozen: bool, eq: bool, repr: bool) -> Any:
 
 
 def _init(cls: type, fields: tuple[dataclasses.Field[Any], ...], frozen: bool) -> Callable[..., None]:
-    """`__init__`, compiled. A frozen object is filled through its dictionary, past the `__setattr__` that refuses."""
+    """`__init__`, compiled. A frozen object is filled through its dictionary, past the `__setattr__` that refuses. Names of its own begin with
+    two underscores, as no field does."""
     missing = dataclasses.MISSING
-    known: dict[str, Any] = {"MISSING": missing}
+    known: dict[str, Any] = {"__missing": missing}
     positional, named, body = ["self"], [], []
     if frozen:
-        body.append("to = self.__dict__")
+        body.append("__to = self.__dict__")
     for f in fields:
         value = f.name
         if f.default_factory is not missing:
-            known[f"make_{f.name}"] = f.default_factory
-            value = f"make_{f.name}()" + (f" if {f.name} is MISSING else {f.name}" if f.init else "")
+            known[f"__make_{f.name}"] = f.default_factory
+            value = f"__make_{f.name}()" + (f" if {f.name} is __missing else {f.name}" if f.init else "")
         elif not f.init:
             continue
         if f.init:
             parameter = f.name
             if f.default_factory is not missing:
-                parameter += "=MISSING"
+                parameter += "=__missing"
             elif f.default is not missing:
-                known[f"default_{f.name}"] = f.default
-                parameter += f"=default_{f.name}"
+                known[f"__default_{f.name}"] = f.default
+                parameter += f"=__default_{f.name}"
             (named if f.kw_only else positional).append(parameter)
-        body.append(f"to[{f.name!r}] = {value}" if frozen else f"self.{f.name} = {value}")
+        body.append(f"__to[{f.name!r}] = {value}" if frozen else f"self.{f.name} = {value}")
     if hasattr(cls, "__post_init__"):
         body.append("self.__post_init__()")
     parameters = ", ".join([*positional, *(["*", *named] if named else [])])

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tileir.interpreter import InterpreterError, run
+from tileir.interpreter import run
 from tileir.ir.binding import LaunchError
 from tileir.ir.builder import Builder
 from tileir.ir.core import Value
+from tileir.ir.diagnostics import CompileError
 from tileir.ir.types import BF16, F32, I32, I64, GlobalType, TileType, Type
 
 from .kernels import elem_of, load_all, make_kernel, store_all
@@ -171,7 +172,7 @@ def test_narrow_elements() -> None:
 
 
 def test_a_pad_that_is_no_integer_is_rejected_for_integers() -> None:
-    with pytest.raises(InterpreterError, match="inf is not a value of i32"):
+    with pytest.raises(CompileError, match="E0319"):
         do_load(np.arange(3, dtype=np.int32), [0], (4,), pad=INF)
 
 

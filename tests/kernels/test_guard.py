@@ -183,9 +183,19 @@ def test_late_rescale(chip: str, causal: bool) -> None:
     check_attention(kernel, chip, shape, change=twice, name="attention_lazy")
 
 
+@pytest.mark.parametrize(("old", "new"), [("%lo * %r", "%lo"), ("%oo * %r", "%oo")], ids=["sum", "output"])
+def test_what_is_not_rescaled_is_rejected(old: str, new: str) -> None:
+    """Case late-rescale: the sum or the output keeps the old reference."""
+    text = source("attention_lazy")
+    assert text.count(old) == 1
+    params = (("BM", 32), ("BN", 16), ("D", 64), ("CAUSAL", False), ("T", "bf16"))
+    with pytest.raises(CompileError) as caught:
+        compiled(text.replace(old, new), "gfx950", params)
+    (d,) = caught.value.diagnostics
+    assert d.code == "E1035" and any("guard" in n.message for n in d.notes)
+
+
 MUTANTS = {
-    "the sum is not rescaled": ("%lo * %r", "%lo"),
-    "the output is not rescaled": ("%oo * %r", "%oo"),
     "the reference stays": ("yield %top,", "yield %mo,"),
     "rows are rescaled that kept their reference": (
         "carry(%mo = %mi, %fo = %fi, %lo = %li, %oo = %oi) {",
@@ -197,7 +207,7 @@ MUTANTS = {
 
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_a_wrong_rescale_is_noticed(mutant: str) -> None:
-    """Each way of forgetting something fails on some position of the outlier."""
+    """Other ways of getting it wrong, which no check of the text finds, fail on some position of the outlier."""
     old, new = MUTANTS[mutant]
     text = source("attention_lazy")
     assert text.count(old) == 1
