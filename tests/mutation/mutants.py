@@ -162,9 +162,9 @@ def passes_of(subject: Subject) -> Iterator[Mutant]:
     if direct:
         yield Mutant("one copy too many under way", ((f"{iteration}.under_way", more(1)),))
         yield Mutant("a copy less late than it is", ((f"{iteration}.late_copies", more(-1)),))
-    yield Mutant("turns without barriers", ((f"{writer}.turn", _last_without("barrier")),))
-    yield Mutant("turns without waits", ((f"{writer}.turn", _last_without("wait")),))
-    yield Mutant("turns that do not wait for LDS", ((f"{writer}.turn", _without_lgkm),))
+    yield Mutant("turns without barriers", ((f"{writer}.barrier", _nothing),))
+    yield Mutant("turns without waits", ((f"{writer}.wait", _nothing),))
+    yield Mutant("turns that do not wait for LDS", ((f"{writer}.wait", _without_lgkm),))
     yield Mutant("the turn before the last reads", ((f"{iteration}.first_turn", more(-14)),))
 
 
