@@ -197,15 +197,7 @@ class _Reader:
                 d.loc,
                 legal=f"at most {most} waves",
             )
-        products = self._products(value)
-        if not products:
-            raise error(
-                "E0656",
-                f"no 'mma' contributes to %{value.name}, so no grid of waves can be laid over it",
-                _at(d, 0),
-                legal=self._names("results of 'mma'", lambda op: op.name == "mma"),
-                notes=[Note("defined here", value.loc)],
-            )
+        products = self._summands(d, value, "so no grid of waves can be laid over it")
         self._set_kernel(d, "waves", count)
         for op in products:
             self._set(d, op, "waves", grid)
@@ -316,19 +308,11 @@ class _Reader:
     def _pin(self, d: Directive) -> None:
         """`file` and `pin` of the products that sum to a value. Ranges of different sums must not meet: their lives do, in general."""
         value = self._value(d, 0)
-        products = frozenset(self._products(value))
-        if not products:
-            raise error(
-                "E0656",
-                f"no 'mma' contributes to %{value.name}; only the registers of products can be pinned",
-                _at(d, 0),
-                legal=self._names("results of 'mma'", lambda op: op.name == "mma"),
-                notes=[Note("defined here", value.loc)],
-            )
+        products = self._summands(d, value, "and only the registers of products can be pinned")
         first, last = int(d.get("first")), int(d.get("last"))
         for other, theirs in self.pins:
             apart = last < other.get("first") or other.get("last") < first or other.get("file") != d.get("file")
-            if not apart and not theirs & products:
+            if not apart and theirs.isdisjoint(products):
                 raise error(
                     "E0664",
                     f"the registers of '{print_directive(d)}' are pinned for another value already",
@@ -336,12 +320,25 @@ class _Reader:
                     legal="ranges that do not meet",
                     notes=[Note("the other value", other.loc)],
                 )
-        self.pins.append((d, products))
+        self.pins.append((d, frozenset(products)))
         for op in products:
             self._set(d, op, "file", "accumulation" if d.get("file") == "a" else "vector")
             self._set(d, op, "pin", (first, last))
 
     # -- which ops make a value ----------------------------------------------------------------------------------
+
+    def _summands(self, d: Directive, value: Value, consequence: str) -> list[Op]:
+        """The products that sum to what a directive names. Raises E0656 where there are none, with the consequence for it."""
+        products = self._products(value)
+        if not products:
+            raise error(
+                "E0656",
+                f"no 'mma' contributes to %{value.name}, {consequence}",
+                _at(d, 0),
+                legal=self._names("results of 'mma'", lambda op: op.name == "mma"),
+                notes=[Note("defined here", value.loc)],
+            )
+        return products
 
     def _products(self, value: Value) -> list[Op]:
         """The `mma` ops whose result reaches a value: through accumulation, loops, branches and elementwise ops of the

@@ -163,28 +163,15 @@ s_waitcnt vmcnt(0)
 @pytest.mark.parametrize("chip", CHIPS)
 def test_the_first_guess_of_a_long_loop_of_swaps_is_no_plain_load(chip: str) -> None:
     """The loop of an addition in bf16 has more instructions between the load and the swap than are near each other."""
-    body = """
+    rounding = "v_xor_b32 v4, 0, v4\n" * 14
+    body = f"""
 v_mov_b32 v9, 0x800
 global_load_dword v5, v9, s[20:21]
 s_mov_b64 s[30:31], 0
 s_waitcnt vmcnt(0)
 5:
 v_add_u32 v4, 1, v5
-v_xor_b32 v4, 0, v4
-v_xor_b32 v4, 0, v4
-v_xor_b32 v4, 0, v4
-v_xor_b32 v4, 0, v4
-v_xor_b32 v4, 0, v4
-v_xor_b32 v4, 0, v4
-v_xor_b32 v4, 0, v4
-v_xor_b32 v4, 0, v4
-v_xor_b32 v4, 0, v4
-v_xor_b32 v4, 0, v4
-v_xor_b32 v4, 0, v4
-v_xor_b32 v4, 0, v4
-v_xor_b32 v4, 0, v4
-v_xor_b32 v4, 0, v4
-global_atomic_cmpswap v4, v9, v[4:5], s[20:21] sc0
+{rounding}global_atomic_cmpswap v4, v9, v[4:5], s[20:21] sc0
 s_waitcnt vmcnt(0)
 v_cmp_eq_u32 vcc, v4, v5
 s_or_b64 s[30:31], vcc, s[30:31]
