@@ -16,6 +16,7 @@ from tileir.ir.core import Kernel, Op
 from tileir.ir.diagnostics import CompileError
 from tileir.ir.printer import print_module
 from tileir.layout import conversion
+from tileir.passes.layout_classes import Layouts
 from tileir.runtime import launch
 from tileir.target import get as get_target
 
@@ -228,3 +229,27 @@ def test_choice_is_the_same_in_every_process(repository: Path) -> None:
         assert done.returncode == 0, done.stderr
         seen.add(done.stdout)
     assert len(seen) == 1
+
+
+def test_layouts_spread_once_over_each_relation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reductions that are spread over the rows they come from: one class of tiles touches them all, and the work still
+    grows with their number, not with its square."""
+
+    def looked_at(n: int) -> int:
+        looks = 0
+        across = Layouts._across  # pyright: ignore[reportPrivateUsage]
+
+        def counted(self: Layouts, op: Op) -> bool:
+            nonlocal looks
+            looks += 1
+            return across(self, op)
+
+        lines = "".join(f"  %m{k} = reduce_max(%x{k}, axis = 1)\n  %x{k + 1} = %x{k} - %m{k}\n" for k in range(n))
+        head = "tileir 1\nkernel @k(%P: global<f32[M, N]>) grid(1) {\n  %x0 = load(%P[0 +: 64, 0 +: 64])\n"
+        with monkeypatch.context() as patch:
+            patch.setattr(Layouts, "_across", counted)
+            assigned(f"{head}{lines}  store(%x{n}, %P[0 +: 64, 0 +: 64])\n}}\n", "gfx950")
+        return looks
+
+    small, large = looked_at(20), looked_at(80)
+    assert 0 < large <= 5 * small

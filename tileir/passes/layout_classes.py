@@ -148,6 +148,7 @@ class Layouts:
         self.classes = classes
         self.layout: dict[Value, Layout] = dict(known or {})  # by the root of the class
         self._touching: dict[Value, list[int]] = {}  # numbers of the relations of a class
+        self._set: list[Value] = []  # roots of classes in the order in which they got their layouts
 
     def get(self, v: Value) -> Layout | None:
         """The layout of the value's class; None while it has none."""
@@ -161,6 +162,7 @@ class Layouts:
         if root in self.layout:
             return False
         self.layout[root] = layout
+        self._set.append(root)
         return True
 
     def put_products(self, demands: Mapping[Op, tuple[Layout, Layout, Layout]]) -> None:
@@ -194,9 +196,9 @@ class Layouts:
         ]  # sweep over the relations, number of one
         while waiting:
             sweep, i = heappop(waiting)
+            before = len(self._set)
             if self._across(relations[i]):
-                roots = {self.classes.root(x) for x in (*relations[i].operands, *relations[i].results)}
-                for j in sorted({j for root in roots for j in self._touching[root]}):
+                for j in sorted({j for root in self._set[before:] for j in self._touching.get(root, ())}):
                     heappush(waiting, (sweep + (j <= i), j))
 
     def _across(self, op: Op) -> bool:
