@@ -110,8 +110,8 @@ def _size(term: Term) -> int:
 
 
 class Ranges:
-    """Intervals in which the integer scalars of a kernel lie, from literals, sizes, arithmetic, loop bounds, and comparisons with
-    literals that `assume` states."""
+    """Intervals in which the integers of a kernel lie – scalars, and all elements of tiles –, from literals, positions, sizes, arithmetic, loop
+    bounds, and comparisons with literals that `assume` states."""
 
     def __init__(self, kernel: Kernel):
         self._known: dict[Value, Interval] = {}
@@ -124,7 +124,7 @@ class Ranges:
                 self._assume(op.operands[0])
 
     def of(self, v: Value, depth: int = 0) -> Interval:
-        """Smallest and largest number that a scalar can be."""
+        """Smallest and largest number that a scalar, or an element of a tile, can be."""
         if v not in self._known:
             low, high = self._compute(v, depth + 1) if depth < MOST_NESTED else limits(v.tile.elem)
             lo, hi = limits(v.tile.elem)
@@ -180,8 +180,12 @@ class Ranges:
             return (n, n) if n is not None else unknown
         if op.name in ("dim", "program_id", "num_programs"):
             return (0, MOST_SIZE) if v.tile.elem.bits == 32 else unknown
+        if op.name == "iota":
+            axis = op.attrs.get("axis", 0)
+            assert isinstance(axis, int)
+            return 0, v.tile.shape[axis] - 1
         numbers = op.operands[1:] if op.name == "where" else op.operands
-        if not numbers or not all(o.tile.is_scalar and o.tile.elem.is_int for o in numbers):
+        if not numbers or not all(o.tile.elem.is_int for o in numbers):
             return unknown
         if op.name == "sub" and multiple_of(op) is not None and self.of(op.operands[0], depth)[0] >= 0:
             return 0, self.of(op.operands[0], depth)[1]
@@ -205,7 +209,7 @@ class Ranges:
                 return max(a, c), max(b, d)
             case "where":
                 return min(a, c), max(b, d)
-            case "convert":
+            case "convert" | "fill" | "broadcast" | "reshape" | "transpose" | "slice":
                 return a, b
             case "div" | "cdiv" if a >= 0 and c >= 1:
                 up = op.name == "cdiv"

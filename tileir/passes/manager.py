@@ -22,6 +22,7 @@ from tileir.passes.base import Context, Pass
 from tileir.passes.pipeline import Step, pipeline
 from tileir.passes.priorities import check_priorities
 from tileir.passes.references import check_references
+from tileir.passes.suspicious import warn_of_suspicious
 from tileir.records import dataclass
 from tileir.target import Target, UnknownTarget
 from tileir.target import get as get_target
@@ -135,6 +136,8 @@ def run_pipeline(
         result = Result(kernel, context)
         if start_from is not None:
             verify(kernel)
+        else:
+            warn_of_suspicious(kernel, module.sources, context.log)
         check_references(kernel)
         check_priorities(kernel)
         with collector_paused():
