@@ -30,3 +30,9 @@ def collect_if_much() -> None:
     """A collection if many containers were made since the last one. For places in a long pause that leave garbage behind."""
     if not gc.isenabled() and gc.get_count()[0] > ENOUGH:
         gc.collect()
+
+
+def collect_young() -> None:
+    """A collection of what was made since the last one. For a time in a long pause when nobody waits: else it comes with its end."""
+    if not gc.isenabled():
+        gc.collect(0)

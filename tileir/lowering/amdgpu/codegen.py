@@ -51,9 +51,11 @@ PIPELINES = ("none", "minimal", "O1", "O2", "O3")
 ARGUMENT_NAMES = "argument_names"
 VERSION_FLAG = "amdhsa_code_object_version"
 
-_ASSEMBLY_IN_IR = re.compile(
-    r'\basm (?:(?:sideeffect|alignstack|inteldialect|unwind) )*"[^"]|^module asm "', re.MULTILINE
-)
+# Patterns for long texts begin with literal characters, which are found ten times as fast as the start of a line or word is. In LLVM IR a quote
+# within quotes is written as \22, so what has one is no string constant.
+_ASSEMBLY_IN_IR = re.compile(r'asm (?:(?:sideeffect|alignstack|inteldialect|unwind) )*"[^"]')
+_TRIPLE = re.compile(r'\ntarget triple = "([^"]*)"')
+_METADATA_NUMBER = re.compile(r"\n!(\d+) = ")
 _FLAG_IN_IR = re.compile(rf'!"{VERSION_FLAG}", i32 (\d+)')
 _FLAG_IN_ASSEMBLY = re.compile(rf"^\s*\.{VERSION_FLAG}\s+(\d+)", re.MULTILINE)
 _LLVM_PARSE_ERROR = re.compile(r"<string>:(\d+):(\d+): error: (.*)")
@@ -93,10 +95,12 @@ class Request:
 
 @dataclass
 class Result:
-    """What a compilation produced: texts and bytes by kind, and seconds by step."""
+    """What a compilation produced: texts and bytes by kind, and seconds by step. `spent` are modules that take a while to be freed, which
+    whoever waits for the rest need not wait for."""
 
     outputs: dict[str, bytes] = field(default_factory=dict[str, bytes])
     timings: dict[str, float] = field(default_factory=dict[str, float])
+    spent: list[Any] = field(default_factory=list[Any])
 
     @contextmanager
     def step(self, name: str) -> Generator[None, None, None]:
@@ -213,6 +217,7 @@ def _translate(request: Request, context: Any, result: Result) -> tuple[str, dic
         try:
             with result.step("parse"):
                 module = ir.Module.parse(request.text)
+            result.spent += (module, context)
             with result.step("check"):
                 kernels, dialects, names = _check_input(module)
             with result.step("convert"):
@@ -224,7 +229,7 @@ def _translate(request: Request, context: Any, result: Result) -> tuple[str, dic
             if request.emit == ("mlir",):
                 return "", {}
             with result.step("translate"):
-                PassManager.parse(f"builtin.module({LINE_TABLES})").run(module.operation)
+                _run_passes(module, f"builtin.module({LINE_TABLES})")
                 try:
                     text = translate_module_to_llvmir(kernels)
                 except RuntimeError as error:
@@ -250,28 +255,50 @@ def _check_input(module: Any) -> tuple[Any, set[str], dict[str, list[str]]]:
     module.operation.walk(collect, ir.WalkOrder.PRE_ORDER)
     if [op.name for op in top] != ["builtin.module", "gpu.module"]:
         raise Rejected("the MLIR text must hold exactly one gpu.module, and nothing beside it")
-    found: set[str] = set()
-    wrong: list[Located] = []
+    found = _operations(module)
+    if wrong := {n for n in found if n.partition(".")[0] not in INPUT_DIALECTS and n not in INPUT_OPERATIONS}:
+        legal = ", ".join(INPUT_DIALECTS)
+        located = _places(module, wrong, "operation '{}' is not accepted")
+        raise Rejected(f"operations of these dialects are accepted inside gpu.module: {legal}", located)
     functions: list[Any] = []
 
-    def visit(op: Any) -> Any:
-        name: str = op.name
-        dialect = name.partition(".")[0]
-        found.add(dialect)
-        if name == "llvm.func":
-            functions.append(op)
-        elif dialect not in INPUT_DIALECTS and name not in INPUT_OPERATIONS:
-            wrong.append(_at(op.location, f"operation '{name}' is not accepted"))
-        return ir.WalkResult.ADVANCE
+    def collect_functions(op: Any) -> Any:
+        if op.name != "llvm.func":
+            return ir.WalkResult.ADVANCE
+        functions.append(op)
+        return ir.WalkResult.SKIP
 
-    module.operation.walk(visit)
-    if wrong:
-        legal = ", ".join(INPUT_DIALECTS)
-        raise Rejected(f"operations of these dialects are accepted inside gpu.module: {legal}", tuple(wrong))
+    top[1].walk(collect_functions, ir.WalkOrder.PRE_ORDER)
     names: dict[str, list[str]] = {}
     for function in functions:  # here, since what a walk's callback raises loses its details
         names.update(_argument_names(function))
-    return top[1], found, names
+    return top[1], {name.partition(".")[0] for name in found}, names
+
+
+def _operations(module: Any) -> set[str]:
+    """The names of all operations. A walk calls back for each, so this is kept short."""
+    names: set[str] = set()
+    add, go_on = names.add, ir.WalkResult.ADVANCE
+
+    def visit(op: Any) -> Any:
+        add(op.name)
+        return go_on
+
+    module.operation.walk(visit)
+    return names
+
+
+def _places(module: Any, names: set[str], message: str) -> tuple[Located, ...]:
+    """The operations with these names, each with a message about its name."""
+    found: list[Located] = []
+
+    def visit(op: Any) -> Any:
+        if op.name in names:
+            found.append(_at(op.location, message.format(op.name)))
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return tuple(found)
 
 
 def _convert(module: Any, dialects: set[str], chip: str) -> None:
@@ -279,17 +306,18 @@ def _convert(module: Any, dialects: set[str], chip: str) -> None:
     if not passes:
         return
     pipeline = ",".join([*passes, "reconcile-unrealized-casts"])
-    PassManager.parse(f"builtin.module(gpu.module({pipeline}))").run(module.operation)
-    left: list[Located] = []
-
-    def visit(op: Any) -> Any:
-        if op.name.partition(".")[0] not in OUTPUT_DIALECTS and op.name not in INPUT_OPERATIONS:
-            left.append(_at(op.location, f"operation '{op.name}' has no lowering for {chip}"))
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
+    _run_passes(module, f"builtin.module(gpu.module({pipeline}))")
+    left = {n for n in _operations(module) if n.partition(".")[0] not in OUTPUT_DIALECTS and n not in INPUT_OPERATIONS}
     if left:
-        raise Rejected("operations remained that cannot be translated to LLVM IR", tuple(left))
+        located = _places(module, left, f"operation '{{}}' has no lowering for {chip}")
+        raise Rejected("operations remained that cannot be translated to LLVM IR", located)
+
+
+def _run_passes(module: Any, pipeline: str) -> None:
+    """Without MLIR's verifier after each pass: parsing has verified the text, and the LLVM IR that it becomes is verified again."""
+    manager = PassManager.parse(pipeline)
+    manager.enable_verifier(False)
+    manager.run(module.operation)
 
 
 def _argument_names(function: Any) -> dict[str, list[str]]:
@@ -343,6 +371,7 @@ def _generate(text: str, names: Mapping[str, list[str]], request: Request, resul
     with result.step("llvm-parse"):
         module = _parse(header + text, header.count("\n"))
         _name_arguments(module, names)
+    result.spent += (module, machine)
     if request.passes != "none":
         with result.step("optimise"):
             _optimise(module, machine, request.passes)
@@ -378,18 +407,19 @@ def _with_flags(text: str, data_layout: str, version: int | None) -> tuple[str, 
     A contradiction between the text and what is asked for is rejected.
     """
     lines: list[str] = []
-    triple = re.search(r'^target triple = "([^"]*)"', text, re.MULTILINE)
+    searched = f"\n{text}"
+    triple = _TRIPLE.search(searched)
     if triple is not None and not triple[1].startswith("amdgcn"):
         raise Rejected(f"the LLVM IR is for '{triple[1]}', not for {TRIPLE}")
     if triple is None:
         lines.append(f'target triple = "{TRIPLE}"\n')
-    if not re.search(r"^target datalayout = ", text, re.MULTILINE):
+    if "\ntarget datalayout = " not in searched:
         lines.append(f'target datalayout = "{data_layout}"\n')
     stated = _FLAG_IN_IR.search(text)
     _check_version(int(stated[1]) // 100 if stated else None, version, "the LLVM IR")
     if stated is None:
         # Metadata numbers need not be dense; the largest in the text is unknown without parsing it.
-        number = max((int(n) for n in re.findall(r"^!(\d+) = ", text, re.MULTILINE)), default=-1) + 1
+        number = max(map(int, _METADATA_NUMBER.findall(searched)), default=-1) + 1
         text += f"\n!llvm.module.flags = !{{!{number}}}\n"
         text += f'!{number} = !{{i32 1, !"{VERSION_FLAG}", i32 {100 * (version or 5)}}}\n'
     return "".join(lines), text

@@ -15,7 +15,7 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from tileir.codeobject import CodeObject, CodeObjectError
-from tileir.ir.collector import collector_paused
+from tileir.ir.collector import collect_young, collector_paused
 from tileir.ir.core import Kernel, Module
 from tileir.ir.diagnostics import CompileError, Diagnostic, Log, Note
 from tileir.ir.location import UNKNOWN, Loc
@@ -257,6 +257,7 @@ def _compile_once(
             *checks,
             lambda: printed.append(print_module(Module([result.kernel]))),
             lambda: _prepare_check(chip),
+            collect_young,
         )
     )
     try:

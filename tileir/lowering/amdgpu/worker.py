@@ -12,6 +12,7 @@ module imports neither MLIR nor LLVM.
 from __future__ import annotations
 
 import atexit
+import fcntl
 import json
 import os
 import select
@@ -40,6 +41,7 @@ DEFAULT_TIMEOUT = 120.0
 
 _STDERR_TAIL_BYTES = 8192
 _STDERR_LIMIT_BYTES = 1 << 20
+_PIPE_BYTES = 1 << 20  # what Linux allows everyone
 _LAUNCH = "import json, sys; a = json.loads(sys.argv[1]); sys.path[:] = a['path']; \
 from tileir.lowering.amdgpu.worker_main import main; main(tuple(a['options']), a['chip'])"
 
@@ -162,6 +164,9 @@ class Worker:
         self._stderr = stderr
         assert self._process.stdin is not None
         os.set_blocking(self._process.stdin.fileno(), False)
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            _widen(pipe.fileno())
 
     def _exchange(
         self, request: dict[str, Any], text: str, timeout: float
@@ -277,6 +282,15 @@ class Worker:
             process.returncode = 0  # not ours to wait for
         if stderr is not None:
             stderr.close()
+
+
+def _widen(pipe: int) -> None:
+    """Lets a pipe hold a whole text. With less the side that writes is woken for each part of it, and waits for the interpreter lock each
+    time while another thread of its process computes."""
+    try:
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+    except OSError:  # the user has too many: the pipe stays as it is
+        pass
 
 
 def _write_some(descriptor: int, view: memoryview) -> memoryview:

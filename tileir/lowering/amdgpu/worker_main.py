@@ -43,7 +43,9 @@ def main(options: tuple[str, ...], chip: str) -> None:
     codegen.warm_up(contexts, chip, lambda: bool(select.select([requests], [], [], 0)[0]))
     while (frame := _receive(requests)) is not None:
         message, blobs = frame
-        _send(answers, *_answer(message, blobs, contexts))
+        answer, outputs, spent = _answer(message, blobs, contexts)
+        _send(answers, answer, outputs)
+        spent.clear()
         contexts.prepare()
 
 
@@ -54,7 +56,10 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
-def _answer(message: dict[str, Any], blobs: dict[str, bytes], contexts: Any) -> tuple[dict[str, Any], dict[str, bytes]]:
+def _answer(
+    message: dict[str, Any], blobs: dict[str, bytes], contexts: Any
+) -> tuple[dict[str, Any], dict[str, bytes], list[Any]]:
+    """The answer, what was made, and what to free once that is sent."""
     from tileir.lowering.amdgpu import codegen
 
     request = codegen.Request(
@@ -70,8 +75,8 @@ def _answer(message: dict[str, Any], blobs: dict[str, bytes], contexts: Any) -> 
         result = codegen.compile_request(request, contexts)
     except codegen.Rejected as error:
         located = [[d.severity, d.message, d.file, d.line, d.column] for d in error.located]
-        return {"rejected": str(error), "located": located}, {}
-    return {"timings": result.timings}, result.outputs
+        return {"rejected": str(error), "located": located}, {}, []
+    return {"timings": result.timings}, result.outputs, result.spent
 
 
 def _receive(descriptor: int) -> tuple[dict[str, Any], dict[str, bytes]] | None:
