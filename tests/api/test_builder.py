@@ -209,7 +209,37 @@ def faults() -> list[tuple[str, Any]]:
         k, _ = start()
         return k.exp("x")  # type: ignore[arg-type]
 
+    def other_view() -> Any:
+        k, _ = start()
+        _, other = start()
+        return k.load(other[0, 0:4])
+
+    def other_index() -> Any:
+        k, X = start()
+        _, other = start()
+        return k.load(X[other.builder.constant(0, tileir.i32), 0:4])
+
+    def other_alias() -> Any:
+        k, X = start()
+        _, other = start()
+        k.alias(X, other)
+
+    def slice_at_run_time() -> Any:
+        k, X = start()
+        i = k.constant(0, tileir.i32)
+        return k.load(X[0, i : i + 4])
+
+    def extent_at_run_time() -> Any:
+        k, X = start()
+        return k.load(X[0, span(0, k.constant(4, tileir.i32))])  # type: ignore[arg-type]
+
+    def no_index() -> Any:
+        k, X = start()
+        return k.load(X["x", 0:4])  # type: ignore[index]
+
     return [
+        ("E0217", other_view), ("E0217", other_index), ("E0217", other_alias),
+        ("E0403", slice_at_run_time), ("E0403", extent_at_run_time), ("E0403", no_index),
         ("E0311", broadcast), ("E0402", indices), ("E0510", no_grid), ("E0205", unknown_symbol), ("E0217", other_kernel),
         ("E0502", no_yield), ("E0503", wrong_yield), ("E0504", types), ("E0516", order), ("E0323", element),
         ("E0202", twice), ("E0352", strides), ("E0216", small_symbol), ("E0316", negative), ("E0301", number),
@@ -238,8 +268,6 @@ def test_no_truth_value() -> None:
     with pytest.raises(TypeError, match="where"):
         if k.load(X[0]) > 0:
             pass
-    with pytest.raises(TypeError, match="span"):
-        X[k.constant(1, i32) : 4]  # type: ignore[misc]
     with k.for_(0, 4, x=1.0) as loop:
         with pytest.raises(AttributeError, match="carried here are x"):
             _ = loop.y

@@ -70,18 +70,18 @@ class KernelBuilder(Ops):
     def view(self, name: str, elem: Elem, dims: Dims, *, strides: Dims | None = None) -> View:
         """A view argument; dimensions and strides (in elements) are integers or names of symbols. Row-major by default."""
         if not isinstance(elem, Elem):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise self._fault("E0301", f"{elem!r} is no element type", "tileir.f32, tileir.bf16, …")
+            raise self.fault("E0301", f"{elem!r} is no element type", "tileir.f32, tileir.bf16, …")
         given = (*dims, *(strides or ()))
         if not 1 <= len(dims) <= MAX_RANK or (strides is not None and len(dims) != len(strides)):
             message = f"a view of {len(dims)} dimensions" + (
                 f" and {len(strides)} strides" if strides is not None else ""
             )
-            raise self._fault("E0352", message, f"1 to {MAX_RANK} dimensions, and a stride for each or none")
+            raise self.fault("E0352", message, f"1 to {MAX_RANK} dimensions, and a stride for each or none")
         for d in given:
             if not isinstance(d, str) and not (isinstance(d, int) and 0 <= d < 1 << 63):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise self._fault("E0316", f"a dimension or stride of {d}", "0 to 2^63 - 1, or a symbol")
+                raise self.fault("E0316", f"a dimension or stride of {d}", "0 to 2^63 - 1, or a symbol")
             if isinstance(d, str) and not _SYMBOL.fullmatch(d):
-                raise self._fault(
+                raise self.fault(
                     "E0216", f"'{d}' is no name of a dimension symbol", "a capital, then letters, digits and _"
                 )
         t = GlobalType(elem, tuple(dims), None if strides is None else tuple(strides))
@@ -93,9 +93,9 @@ class KernelBuilder(Ops):
 
     def _argument(self, name: str, t: Type) -> Value:
         if not name.isidentifier() or not name.isascii():
-            raise self._fault("E0216", f"'{name}' is no name of an argument", "letters, digits and _")
+            raise self.fault("E0216", f"'{name}' is no name of an argument", "letters, digits and _")
         if any(a.name == name for a in self.args):
-            raise self._fault("E0202", f"%{name} is defined twice", "a name that is unique in the kernel")
+            raise self.fault("E0202", f"%{name} is defined twice", "a name that is unique in the kernel")
         value = Value(self._names.fresh(name), t, caller())
         self.args.append(value)
         return value
@@ -103,17 +103,17 @@ class KernelBuilder(Ops):
     def grid(self, *sizes: Size | int | str) -> None:
         """Number of workgroups along one to three dimensions, as integers or sizes over the symbols of the views."""
         if not 1 <= len(sizes) <= 3:
-            raise self._fault("E0514", f"a grid of {len(sizes)} dimensions", "one to three sizes")
+            raise self.fault("E0514", f"a grid of {len(sizes)} dimensions", "one to three sizes")
         for size in sizes:
             if not isinstance(size, Size | int | str):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise self._fault(
+                raise self.fault(
                     "E0510", f"a grid size of {size!r}", "integers, symbols, and what cdiv and the like make of them"
                 )
         self._grid = sizes
 
     def alias(self, a: View, b: View) -> None:
         """Declares that two views may overlap in memory."""
-        self.aliases.append((a.value.name, b.value.name))
+        self.aliases.append((self._own(a).name, self._own(b).name))
 
     # -- ops with a form of their own ----------------------------------------------------------------------------
 
@@ -127,7 +127,7 @@ class KernelBuilder(Ops):
 
     def _per_dimension(self, op: str) -> tuple[Tile, ...]:
         if not self._grid:
-            raise self._fault("E0510", f"'{op}' before the grid is known", "call grid(…) first")
+            raise self.fault("E0510", f"'{op}' before the grid is known", "call grid(…) first")
         return tuple(Tile(self, v) for v in self._emit(op, [], num_results=len(self._grid)).results)
 
     def dim(self, symbol: str, *, name: str = "") -> Tile:
@@ -177,7 +177,7 @@ class KernelBuilder(Ops):
     def scalars(self, op: str, operands: Sequence[Operand]) -> list[Value]:
         """The operands of an op as values; numbers become constants of the element type of the others."""
         loc = caller()
-        known = [o.value if isinstance(o, Tile) else o for o in operands]
+        known = [self._own(o) if isinstance(o, Tile) else o for o in operands]
         elems = literal_elems(registry.get(op), known, ())
         return [self._value(o, e, loc) for o, e in zip(operands, elems, strict=True)]
 
@@ -193,11 +193,14 @@ class KernelBuilder(Ops):
             out.append(value)
         return out
 
+    def _own(self, operand: Tile | View) -> Value:
+        if operand.builder is not self:
+            raise self.fault("E0217", f"{operand!r} belongs to another kernel", "values of this kernel")
+        return operand.value
+
     def _value(self, operand: Operand, elem: Elem | None, loc: Loc) -> Value:
         if isinstance(operand, Tile):
-            if operand.builder is not self:
-                raise self._fault("E0217", f"{operand!r} belongs to another kernel", "values of this kernel")
-            return operand.value
+            return self._own(operand)
         if elem is None:
             from tileir.frontend.expressions import default_elem
 
@@ -224,17 +227,17 @@ class KernelBuilder(Ops):
         for operand in operands:
             if isinstance(operand, Access):
                 view, spans, at = operand.view.type, [], len(known)
-                known.append(operand.view.value)
+                known.append(self._own(operand.view))
                 for i in operand.indices:
                     spans.append(i.extent if isinstance(i, Span) else None)
                     start = i.start if isinstance(i, Span) else i
-                    known.append(start.value if isinstance(start, Tile) else start)
+                    known.append(self._own(start) if isinstance(start, Tile) else start)
             elif isinstance(operand, Tile):
-                known.append(self._value(operand, None, loc))
+                known.append(self._own(operand))
             elif isinstance(operand, int | float):  # pyright: ignore[reportUnnecessaryIsInstance]
                 known.append(operand)
             else:  # an author without a type checker
-                raise self._fault(
+                raise self.fault(
                     "E0301", f"'{op}' gets {operand!r}", "tiles, numbers, and accesses such as A[i, span(j, 64)]"
                 )
         elems = literal_elems(registry.get(op), known, types)
@@ -277,7 +280,8 @@ class KernelBuilder(Ops):
     def yield_values(self, values: Sequence[Value], loc: Loc) -> None:
         self._checked(lambda: self._ir.op("yield", values, loc=loc))
 
-    def _fault(self, code: str, message: str, legal: str) -> CompileError:
+    def fault(self, code: str, message: str, legal: str) -> CompileError:
+        """An error at the line of the Python program that called the builder, to be raised."""
         return with_sources([Diagnostic(code, message, caller(), legal=legal)])
 
     def _checked(self, make: Any) -> Any:

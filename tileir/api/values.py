@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from tileir.ir import expr
 from tileir.ir.core import Value
+from tileir.ir.diagnostics import CompileError
 from tileir.ir.types import Elem, GlobalType, TileType
 from tileir.records import dataclass
 
@@ -193,14 +194,21 @@ class View:
         return Access(self, tuple(self._index(i) for i in indices))
 
     def _index(self, i: Index) -> Tile | int | Span:
-        if not isinstance(i, slice):
-            return i
-        if isinstance(i.start, int | None) and isinstance(i.stop, int) and i.step is None:
-            start = i.start or 0
-            return Span(start, i.stop - start)
-        raise TypeError(
-            f"a slice of %{self.value.name} has two integers; with a run-time start write span(start, extent)"
-        )
+        """An index as an access holds it. Raises CompileError if it is none."""
+        if isinstance(i, slice):
+            if isinstance(i.start, int | None) and isinstance(i.stop, int) and i.step is None:
+                return Span(i.start or 0, i.stop - (i.start or 0))
+            raise self._fault("a slice with another bound than an integer, or with a step")
+        if isinstance(i, Span):
+            if not isinstance(i.extent, int) or not isinstance(i.start, Tile | int):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise self._fault(f"a span from {i.start!r} on of {i.extent!r} positions")
+        elif not isinstance(i, Tile | int):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise self._fault(f"the index {i!r}")
+        return i
+
+    def _fault(self, what: str) -> CompileError:
+        legal = "an integer, a value of the kernel, span(start, extent) with an extent known now, or a slice of two integers"
+        return self.builder.fault("E0403", f"%{self.value.name} is accessed with {what}", legal)
 
     def __repr__(self) -> str:
         return f"<%{self.value.name}: {self.value.type}>"

@@ -183,7 +183,7 @@ class Expressions(Evaluator):
             if name in attrs:
                 self.scope.fail("E0308", f"the attribute '{name}' is given twice", node, legal="each attribute once")
             attrs[name] = self.types.attribute(value, symbol=spec.kind == "symbol")
-            registry.check_attr(definition, spec, attrs[name], self.scope.loc(value))
+            registry.check_attr(f"'{definition.name}'", spec, attrs[name], self.scope.loc(value))
         return attrs
 
     def _apply(

@@ -227,21 +227,19 @@ def _check_attrs(definition: OpDef, check: Check) -> None:
                     "E0305", f"'{check.name}' needs the attribute '{spec.name}'", legal=f"{spec.name}: {spec.kind}"
                 )
             continue
-        check_attr(definition, spec, check.attrs[spec.name], check.loc)
+        check_attr(f"'{definition.name}'", spec, check.attrs[spec.name], check.loc)
     for name in check.attrs:
         if definition.attr(name) is None:
             names = ", ".join(a.name for a in definition.attrs) or "none"
             check.fail("E0307", f"'{check.name}' has no attribute '{name}'", legal=f"its attributes: {names}")
 
 
-def check_attr(definition: OpDef, spec: AttrSpec, value: AttrValue, loc: Loc) -> None:
-    """Raises CompileError unless the value is one that the attribute can have."""
+def check_attr(owner: str, spec: AttrSpec, value: AttrValue, loc: Loc) -> None:
+    """Raises CompileError unless the value is one that the attribute of `owner`, as a message names it, can have."""
     if _fits(spec, value):
         return
     legal = " | ".join(c for c in spec.choices if c) if spec.choices else _KINDS[spec.kind]
-    raise error(
-        "E0306", f"attribute '{spec.name}' of '{definition.name}' cannot be {format_attr(value)}", loc, legal=legal
-    )
+    raise error("E0306", f"attribute '{spec.name}' of {owner} cannot be {format_attr(value)}", loc, legal=legal)
 
 
 _KINDS = {

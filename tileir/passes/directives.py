@@ -295,15 +295,7 @@ class _Reader:
             self._set_kernel(d, f"order_{name}", v)
 
     def _registers(self, d: Directive) -> None:
-        count, most = d.get("count"), self.ctx.target.registers_per_lane
-        if not 1 <= count <= most:
-            raise error(
-                "E0663",
-                f"a budget of {count} registers per lane",
-                d.loc,
-                legal=f"1 to {most} on {self.ctx.target.name}",
-            )
-        self._set_kernel(d, "registers", count)
+        self._set_kernel(d, "registers", d.get("count"))
 
     def _pin(self, d: Directive) -> None:
         """`file` and `pin` of the products that sum to a value. Ranges of different sums must not meet: their lives do, in general."""

@@ -260,7 +260,16 @@ def check_workgroup(kernel: Kernel, target: Target, places: Mapping[str, Loc]) -
                 legal=f"a power of two of at most {most_waves(target)} waves",
             )
         )
-    elif isinstance(waves, int) and isinstance(registers, int):
+    if isinstance(registers, int) and not 1 <= registers <= target.registers_per_lane:
+        found.append(
+            Diagnostic(
+                "E0663",
+                f"a budget of {registers} registers per lane",
+                places.get("registers", kernel.loc),
+                legal=f"1 to {target.registers_per_lane} on {target.name}",
+            )
+        )
+    elif isinstance(waves, int) and isinstance(registers, int) and not found:
         per_simd = target.waves_per_simd(waves)
         most = target.registers_per_wave(per_simd)
         if registers > most:

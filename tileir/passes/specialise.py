@@ -21,6 +21,7 @@ from __future__ import annotations
 from tileir.ir import reports
 from tileir.ir.core import AttrValue, Kernel, Op
 from tileir.ir.diagnostics import CompileError, Diagnostic
+from tileir.ir.kernel_attrs import check_kernel_attrs
 from tileir.ir.rewriter import Rewriter, Rule, rewrite
 from tileir.passes.base import Context, Pass
 from tileir.passes.directives import Decisions, apply_schedule
@@ -36,6 +37,7 @@ from tileir.passes.scaled_products import as_products
 
 
 def _run(kernel: Kernel, ctx: Context) -> Kernel:
+    check_kernel_attrs(kernel)
     found: list[Diagnostic] = []
     kernel = as_products(kernel)
     for check in (check_kernel, check_mma, check_copies):
