@@ -22,7 +22,7 @@ instructions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from tileir.ir.core import AttrValue, Block, Kernel, Op, Value
 from tileir.ir.ops.memory import cache_of
@@ -93,18 +93,28 @@ def _behind_fills(run: list[Op]) -> list[Op]:
     return run[last + 1 :]
 
 
-def early_copies(block: Block, starts: set[Op]) -> dict[Op, list[Op]]:
-    """Direct copies that stand between a meeting of the waves and a run to weave, by the first op of the run: they may as well stand in it."""
+def early_copies(block: Block, runs: Mapping[Op, Sequence[Op]]) -> dict[Op, list[Op]]:
+    """Direct copies that stand between a meeting of the waves and a run to weave, by the first op of the run: they may as well stand in it, unless
+    something reads before its end what they bring."""
     found: dict[Op, list[Op]] = {}
     open_: list[Op] = []
     for op in block.ops:
-        if op in starts:
-            found[op], open_ = open_, []
+        if op in runs:
+            used = {v for x in runs[op] for v in x.operands}
+            found[op], open_ = [copy for copy in open_ if not used & _filled(copy)], []
         elif op.name in _BORDERS or (op.regions and op.name != "guard"):
             open_ = []
         elif op.name == "copy_async":
             open_.append(op)
+        elif open_:
+            used = {v for x in op.walk() for v in x.operands}
+            open_ = [copy for copy in open_ if not used & _filled(copy)]
     return found
+
+
+def _filled(copy: Op) -> set[Value]:
+    """The buffer of a direct copy."""
+    return {v for v in copy.operands if isinstance(v.type, SharedType)}
 
 
 class _Weaver:
@@ -117,7 +127,7 @@ class _Weaver:
         self.following: dict[Op, list[tuple[Value, Value]]] = {}  # by the first op of a run, what its loop carries on
         for op in kernel.walk():
             if op.name == "for":
-                self.copies.update(early_copies(op.regions[0], set(self.runs)))
+                self.copies.update(early_copies(op.regions[0], self.runs))
                 self.following.update((x, _carried_on(op)) for x in op.regions[0].ops if x in self.runs)
         self.contracts = kernel.fp != "strict"
         self.waves = kernel.attrs["waves"]
