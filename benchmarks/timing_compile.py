@@ -1,15 +1,15 @@
 """Compiles kernels of `timing_kernels.py`: one request (JSON) per line of standard input, one answer per line of output.
 
-A request is {kernel, chip, dtype, types, constants, options, out} and, for a Gluon product, {product}: what `layouts` makes
-layouts of. types: of the run-time arguments by name, `T` standing for dtype. The code object goes to the file `out`; the answer is
-{lds, threads, kernel, triton} or {error}. Runs in Triton's Python.
+A request is {kernel, chip, dtype, types, constants, options, out}; {module} if the kernel is of another file, and, for a Gluon product,
+{product}: what `layouts` makes layouts of. types: of the run-time arguments by name, `T` standing for dtype. The code object
+goes to the file `out`; the answer is {lds, threads, kernel, triton} or {error}. Runs in Triton's Python.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
-import timing_kernels
 from compile_child import serve
 from triton.experimental.gluon import language as gl
 from triton_build import build, write
@@ -51,7 +51,7 @@ def layouts(spec: dict[str, Any], dtype: str, warps: int) -> dict[str, Any]:
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    kernel = getattr(timing_kernels, request["kernel"])
+    kernel = getattr(importlib.import_module(request.get("module", "timing_kernels")), request["kernel"])
     constants = dict(request["constants"])
     if "product" in request:
         made = layouts(request["product"], request["dtype"], request["options"]["num_warps"])

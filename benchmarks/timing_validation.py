@@ -76,7 +76,7 @@ class Compiler:
         path = self.folder / f"{self.count}.hsaco"
         sizes = ("M", "N", "K") if "sizes" in rebuild else ("length",)
         types = {name: "*T" for name in "abcqkvo"} | dict.fromkeys(sizes, "i32") | {"scale": "fp32"}
-        answer = self.child.ask(rebuild | {"types": types, "out": str(path)})
+        answer = self.child.ask({"types": types} | rebuild | {"out": str(path)})
         return path.read_bytes(), answer
 
     def close(self) -> None:
