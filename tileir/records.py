@@ -9,6 +9,8 @@ a millisecond in all. This one compiles `__init__` alone; the other methods are 
         x: int
         y: int = 0
 
+`hash_once` is for frozen classes with much in them that often are keys.
+
 Not here: InitVar, order, and what needs a new class (slots=True), which the standard decorator makes.
 """
 
@@ -17,7 +19,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+_Class = TypeVar("_Class", bound=type)
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
@@ -135,3 +139,22 @@ def _refusal(cls: type, names: frozenset[str], what: str) -> Callable[..., None]
         plain(self, name, *value)
 
     return refuse
+
+
+def hash_once(cls: _Class) -> _Class:
+    """Class decorator, before that of a frozen dataclass: each object works out its hash once. What is copied to another process, where
+    texts hash otherwise, works it out again."""
+    compute: Callable[[Any], int] = cls.__hash__
+
+    def __hash__(self: Any) -> int:
+        kept = self.__dict__
+        known = kept.get("_hash")
+        if known is None:
+            known = kept["_hash"] = compute(self)
+        return known
+
+    def __getstate__(self: Any) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_hash"}
+
+    cls.__hash__, cls.__getstate__ = __hash__, __getstate__
+    return cls

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 
 from tileir.ir import registry
 from tileir.ir.core import AttrValue, Block, Op, Value
@@ -11,11 +12,16 @@ from tileir.ir.types import Elem, TileType, Type
 
 
 class Names:
-    """Hands out value names that are unique in one kernel."""
+    """Hands out value names that are unique in one kernel. `taken` are the names in use, or a function that finds them when the first name is
+    asked for: most rewrites ask for none."""
 
-    def __init__(self, taken: set[str] | None = None):
-        self._taken = set(taken or ())
+    def __init__(self, taken: Iterable[str] | Callable[[], Iterable[str]] = ()):
+        self._find = taken
         self._next: dict[str, int] = {}
+
+    @cached_property
+    def _taken(self) -> set[str]:
+        return set(self._find() if callable(self._find) else self._find)
 
     def fresh(self, hint: str = "") -> str:
         """`hint` itself if it is free (and not empty), else the hint with the lowest number that is."""

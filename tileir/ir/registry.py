@@ -265,13 +265,13 @@ def without_defaults(name: str, attrs: dict[str, AttrValue]) -> dict[str, AttrVa
     """The attributes of an op that are printed: an op never carries one that equals its default."""
     if not attrs:
         return {}
-    specs = _attr_specs(name)
-    return {k: v for k, v in attrs.items() if k not in specs or not is_default(specs[k], v)}
+    optional = _optional_attrs(name)
+    return {k: v for k, v in attrs.items() if k not in optional or not is_default(optional[k], v)}
 
 
 @cache
-def _attr_specs(name: str) -> dict[str, AttrSpec]:
-    return {a.name: a for a in get(name).attrs}
+def _optional_attrs(name: str) -> dict[str, AttrSpec]:
+    return {a.name: a for a in get(name).attrs if a.default is not REQUIRED}
 
 
 def _fits(spec: AttrSpec, value: AttrValue) -> bool:

@@ -47,9 +47,10 @@ class Rewriter(Builder):
         operands = [mapping.get(v, v) for v in op.operands]
         regions = [self.region(r) for r in op.regions] if op.regions else []
         attrs = without_defaults(op.name, op.attrs if attrs is None else attrs)
-        results = [_clone(v) for v in op.results]
+        results = [Value(v.name, v.type, v.loc) for v in op.results]
         new = self.insert(Op(op.name, operands, attrs, results, regions, op.spans, op.loc, op.operand_locs))
-        mapping.update(zip(op.results, results, strict=True))
+        for old, result in zip(op.results, results, strict=True):
+            mapping[old] = result
         return new
 
     def region(self, block: Block, args: Sequence[Value] | None = None) -> Block:
@@ -89,7 +90,7 @@ def rewrite(kernel: Kernel, rule: Rule, **changes: object) -> Kernel:
     """A new kernel in which `rule` was offered every op in program order; `changes` replace fields of the kernel."""
     args = [_clone(a) for a in kernel.args]
     body = Block()
-    rw = Rewriter(body, Names(all_names(kernel)), rule, dict(zip(kernel.args, args, strict=True)))
+    rw = Rewriter(body, Names(lambda: all_names(kernel)), rule, dict(zip(kernel.args, args, strict=True)))
     rw.ops(kernel.body)
     return replace(kernel, args=args, body=body, attrs=dict(kernel.attrs), **changes)  # type: ignore[arg-type]
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tileir.records import dataclass
+from tileir.records import dataclass, hash_once
 
 from . import gf2
 from .algebra import LayoutError, LinearMap
@@ -58,6 +58,7 @@ def _list(vectors: Iterable[Iterable[int]]) -> str:
     return "[" + ", ".join("[" + ", ".join(str(x) for x in v) + "]" for v in vectors) + "]"
 
 
+@hash_once
 @dataclass(frozen=True)
 class Layout:
     """Distributed layout of a tile.

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tileir.records import dataclass
+from tileir.records import dataclass, hash_once
 
 from .linear import Index, IntArray, LayoutError, ceil_log2
 
@@ -28,6 +28,7 @@ BLOCK_UNIT = 256
 """Bytes: blocks of columns begin at multiples of it, so that each has the same banks (64 of 4 bytes, gfx950; 32 on gfx942)."""
 
 
+@hash_once
 @dataclass(frozen=True)
 class SharedLayout:
     """Where the elements of a rows x cols tile lie in LDS.

@@ -34,14 +34,17 @@ MAX_ROUNDS = 16  # each round removes ops, so this only bounds compile time; dee
 
 
 def simplify(kernel: Kernel) -> Kernel:
-    """The simplified kernel; simplifying it again changes nothing (unless `MAX_ROUNDS` was reached)."""
+    """The simplified kernel; simplifying it again changes nothing (unless `MAX_ROUNDS` was reached).
+
+    A sweep goes in program order and looks only at what comes before an op, all of it simplified: what it leaves it would leave
+    again. Another one is needed only where ops moved to others that they may equal, or where the end of a loop, which stands behind its
+    uses, has come to hand on a carried value as it is.
+    """
     for _ in range(MAX_ROUNDS):
-        sweep = _Simplifier()
-        kernel = rewrite(kernel, sweep.rule)
+        kernel = rewrite(kernel, _Simplifier().rule)
         moved = hoist(kernel.body)
-        before = sum(1 for _ in kernel.walk())
         kernel = remove_dead(kernel)
-        if not (sweep.changed or moved or sum(1 for _ in kernel.walk()) != before):
+        if not moved and not any(_unchanging(op) for op in kernel.walk()):
             break
     return kernel
 
@@ -55,7 +58,6 @@ class _Simplifier:
 
     def __init__(self) -> None:
         self.seen: list[dict[Any, list[Op]]] = [{}]
-        self.changed = False
 
     def rule(self, rw: Rewriter, op: Op) -> bool:
         if op.regions:
@@ -68,16 +70,13 @@ class _Simplifier:
         same = identity(op, operands)
         if same is not None:
             rw.replace(op, [same])
-            self.changed = True
             return True
         if self._fold(rw, op, operands) or self._spread(rw, op, operands):
-            self.changed = True
             return True
         key = _key(op, operands)
         earlier = self._find(key, op)
         if earlier is not None:
             rw.replace(op, earlier.results)
-            self.changed = True
             return True
         self.seen[-1].setdefault(key, []).append(rw.copy(op))
         return True
@@ -141,10 +140,8 @@ class _Simplifier:
 
     def _structured(self, rw: Rewriter, op: Op) -> None:
         if op.name == "if" and self._branch(rw, op):
-            self.changed = True
             return
         if op.name == "for" and runs_never(rw, op):
-            self.changed = True
             rw.replace(op, [rw.use(v) for v in op.operands[3:]])
             return
         unchanging = _unchanging(op)
@@ -190,7 +187,7 @@ class _Simplifier:
 
 
 def _key(op: Op, operands: list[Value]) -> Any:
-    attrs = tuple(sorted((k, type(v).__name__, repr(v)) for k, v in op.attrs.items()))
+    attrs = tuple(sorted((k, type(v).__name__, repr(v)) for k, v in op.attrs.items())) if op.attrs else ()
     return (op.name, tuple(operands), attrs, op.spans, len(op.results))
 
 

@@ -7,6 +7,7 @@ The values come from the JSON files beside this module. No number about hardware
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 
 from tileir.records import dataclass
 
@@ -228,13 +229,20 @@ class Target:
             raise KeyError(f"{self.name} has no matrix instruction '{name}'")
         return self.mfma_by_name[name]
 
+    @cached_property
+    def _mfmas_by_elements(self) -> dict[tuple[str, str, str], tuple[Mfma, ...]]:
+        return {}
+
     def mfmas_for(self, a: str, b: str, acc: str) -> tuple[Mfma, ...]:
         """Dense, unscaled instructions of exact arithmetic for operand elements `a`, `b` and accumulator `acc`."""
-        return tuple(
-            i
-            for i in self.mfmas
-            if a in i.a and b in i.b and i.c == acc and not (i.sparse or i.scaled) and i.math == ""
-        )
+        found = self._mfmas_by_elements.get((a, b, acc))
+        if found is None:
+            found = self._mfmas_by_elements[a, b, acc] = tuple(
+                i
+                for i in self.mfmas
+                if a in i.a and b in i.b and i.c == acc and not (i.sparse or i.scaled) and i.math == ""
+            )
+        return found
 
     def mfma_clocks(self, mfma: Mfma, a: str, b: str) -> int:
         """Issue interval of `mfma` in clocks per SIMD for operand elements `a` and `b`."""
