@@ -64,18 +64,32 @@ from tileir.target import Target
 MOST_ADDRESSES = 64
 
 
+class _Shapes:
+    """How to write the loop of a plan instruction by instruction, or why that is not possible: worked out once for each plan."""
+
+    def __init__(self, kernel: Kernel, ctx: Context) -> None:
+        self._kernel, self._ctx = kernel, ctx
+        self._known: dict[int, tuple[Plan, Iteration | str]] = {}  # by identity, which lasts while the plan is kept here
+
+    def of(self, made: Plan) -> Iteration | str:
+        known = self._known.get(id(made))
+        if known is None:
+            known = self._known[id(made)] = made, iteration_of(made, self._kernel, self._ctx.target, self._ctx.spare)
+        return known[1]
+
+
 def _run(kernel: Kernel, ctx: Context) -> Kernel:
-    asked = plans(kernel)
-    chosen = _open_loops(kernel, ctx, asked)
-    _check_orders(kernel, ctx, {**asked, **chosen})
+    asked, shapes = plans(kernel), _Shapes(kernel, ctx)
+    chosen = _open_loops(kernel, ctx, asked, shapes)
+    _check_orders(kernel, ctx, {**asked, **chosen}, shapes)
     while True:
-        new = _write(kernel, ctx, {**asked, **chosen})
+        new = _write(kernel, ctx, {**asked, **chosen}, shapes)
         if not chosen or _fits(new, ctx):
             return new
-        chosen = _shallower(kernel, ctx, chosen)
+        chosen = _shallower(kernel, ctx, chosen, shapes)
 
 
-def _check_orders(kernel: Kernel, ctx: Context, staged: dict[Op, Plan]) -> None:
+def _check_orders(kernel: Kernel, ctx: Context, staged: dict[Op, Plan], shapes: _Shapes) -> None:
     """Raises CompileError, at the directive, where the text asks for an order of single instructions that a loop cannot have."""
     for loop in kernel.walk():
         if loop.name != "for" or not is_ordered(loop) or any(op.name == "copy" for op in loop.walk()):
@@ -84,7 +98,7 @@ def _check_orders(kernel: Kernel, ctx: Context, staged: dict[Op, Plan]) -> None:
         assert isinstance(waves, int)
         made = staged.get(loop) or plan(loop, kernel, Memory(kernel), lambda alloc: depth_of(alloc) or 2)
         why = "nothing in it is staged in LDS" if made is None else ""
-        shape = iteration_of(made, kernel, ctx.target, ctx.spare) if made is not None else why
+        shape = shapes.of(made) if made is not None else why
         if isinstance(shape, str):
             why = shape
         elif pattern == "ping_pong" and waves % (2 * ctx.target.simds_per_cu):
@@ -113,7 +127,7 @@ def _fits(kernel: Kernel, ctx: Context) -> bool:
     return max((offsets[b.op] + b.size for b in found), default=0) <= ctx.target.lds_bytes
 
 
-def _open_loops(kernel: Kernel, ctx: Context, asked: dict[Op, Plan]) -> dict[Op, Plan]:
+def _open_loops(kernel: Kernel, ctx: Context, asked: dict[Op, Plan], shapes: _Shapes) -> dict[Op, Plan]:
     """Loops that leave their depth open: those that can be written instruction by instruction, each with the depth that suits it,
     and others that copy directly, with two stages, as that takes no registers."""
     found: dict[Op, Plan] = {}
@@ -121,16 +135,18 @@ def _open_loops(kernel: Kernel, ctx: Context, asked: dict[Op, Plan]) -> dict[Op,
     for op in reversed(list(kernel.walk())) if not ctx.whole_tiles else ():
         if op.name != "for" or any(inner in found or inner in asked for inner in op.walk()):
             continue
-        made = _open_plan(op, kernel, memory, ctx, 2)
+        made = _open_plan(op, kernel, memory, ctx, 2, shapes)
         if made is None:
             continue
-        shape = iteration_of(made, kernel, ctx.target, ctx.spare)
+        shape = shapes.of(made)
         depth = _depth(shape) if isinstance(shape, Iteration) else _depth_of_tiles(made, kernel, ctx)
-        found[op] = _open_plan(op, kernel, memory, ctx, depth) or made
+        found[op] = _open_plan(op, kernel, memory, ctx, depth, shapes) or made
     return found
 
 
-def _open_plan(loop: Op, kernel: Kernel, memory: Memory, ctx: Context, depth: int) -> Plan | None:
+def _open_plan(
+    loop: Op, kernel: Kernel, memory: Memory, ctx: Context, depth: int, shapes: _Shapes
+) -> Plan | None:
     """A plan for a loop whose buffers all leave their depth open; None where it would cost registers that do not suffice."""
     if loop.attrs.get("pattern") == "plain":
         return None
@@ -140,7 +156,7 @@ def _open_plan(loop: Op, kernel: Kernel, memory: Memory, ctx: Context, depth: in
         return None
     if made is None:
         return None
-    shape = iteration_of(made, kernel, ctx.target, ctx.spare)
+    shape = shapes.of(made)
     if isinstance(shape, str):
         ahead = not made.loads or _holds_loads(made, kernel, ctx)
         return made if ahead and not _waits_for_memory(made) else None
@@ -198,7 +214,7 @@ def _depth_for(clocks: float, target: Target) -> int:
     return min(MOST_DEPTH, max(2, 1 + math.ceil(latency / clocks)))
 
 
-def _shallower(kernel: Kernel, ctx: Context, chosen: dict[Op, Plan]) -> dict[Op, Plan]:
+def _shallower(kernel: Kernel, ctx: Context, chosen: dict[Op, Plan], shapes: _Shapes) -> dict[Op, Plan]:
     """One stage less for the loops with the most; none at all from two on."""
     most = max(p.depth for p in chosen.values())
     memory = Memory(kernel)
@@ -206,12 +222,12 @@ def _shallower(kernel: Kernel, ctx: Context, chosen: dict[Op, Plan]) -> dict[Op,
     for loop, old in chosen.items():
         if old.depth < most:
             found[loop] = old
-        elif most > 2 and (made := _open_plan(loop, kernel, memory, ctx, most - 1)) is not None:
+        elif most > 2 and (made := _open_plan(loop, kernel, memory, ctx, most - 1, shapes)) is not None:
             found[loop] = made
     return found
 
 
-def _write(kernel: Kernel, ctx: Context, staged: dict[Op, Plan]) -> Kernel:
+def _write(kernel: Kernel, ctx: Context, staged: dict[Op, Plan], shapes: _Shapes) -> Kernel:
     """The kernel with these loops in their pipelined form."""
     fills: dict[Op, tuple[Plan, Op]] = {}  # by allocation
     for made in staged.values():
@@ -247,7 +263,7 @@ def _write(kernel: Kernel, ctx: Context, staged: dict[Op, Plan]) -> Kernel:
         if op not in staged:
             return False
         plain = op.attrs.get("pattern") == "plain" or (ctx.whole_tiles and not is_ordered(op))
-        shape = "" if plain else iteration_of(staged[op], kernel, ctx.target, ctx.spare)
+        shape = "" if plain else shapes.of(staged[op])
         if isinstance(shape, str):
             writer = Pipeliner(rw, staged[op], stages[op], kernel)
         else:

@@ -17,6 +17,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cached_property
+from itertools import accumulate
 
 from tileir.ir.core import Op, Value
 from tileir.ir.ops.memory import picked_dim
@@ -105,6 +107,18 @@ class Weave:
     def sequence(self) -> list[Step]:
         """All matrix instructions in order."""
         return [s for part in self.slices for s in part]
+
+    @cached_property
+    def uses(self) -> dict[Read, tuple[int, int]]:
+        """Positions of the first and of the last matrix instruction that use a read."""
+        found: dict[Read, tuple[int, int]] = {}
+        reads = {x: _reads_of(x, self.read_counts) for x in {x for s in self.sequence for x in (s.a, s.b)}}
+        for i, s in enumerate(self.sequence):
+            for x in (s.a, s.b):
+                for r in reads[x]:
+                    known = found.get(r)
+                    found[r] = (i if known is None else known[0], i)
+        return found
 
     @property
     def scales(self) -> list[Scale]:
@@ -382,42 +396,28 @@ def _ordered(steps: list[Step]) -> list[Step]:
     return [steps[i] for i in order]
 
 
-def _first_uses(order: Weave) -> dict[Read, int]:
-    """Position of the first matrix instruction that uses a read."""
-    found: dict[Read, int] = {}
-    for i, s in enumerate(order.sequence):
-        for x in (s.a, s.b):
-            for r in _reads_of(x, order.read_counts):
-                found.setdefault(r, i)
-    return found
-
-
-def _last_uses(order: Weave) -> dict[Read, int]:
-    return {
-        r: i for i, s in enumerate(order.sequence) for x in (s.a, s.b) for r in _reads_of(x, order.read_counts)
-    }  # fmt: skip
-
-
 def lags(order: Weave, ahead: int) -> list[int]:
     """By how many matrix instructions all reads may come later than while the slice before theirs is computed, so that each is still
     `ahead` of its use: 0 always, then what the order allows."""
-    first = _first_uses(order)
     most = order.steps
     for i, part in enumerate(order.reads):
         for r, p in zip(part, order.positions(i, 0), strict=True):
-            most = min(most, int(first[r] - ahead - p))
+            most = min(most, int(order.uses[r][0] - ahead - p))
     shortest = min(len(part) for part in order.slices)
     return list(range(0, max(0, min(most, shortest - 1)) + 1))
 
 
 def peak_fragments(order: Weave, lag: int) -> int:
     """The most registers that fragments occupy at once when reads come `lag` later, in the steady state."""
-    last, n = _last_uses(order), order.steps
-    change: dict[int, int] = {}
+    n = order.steps
+    always = 0
+    change = [0] * n  # in use from here on, but for those that were before
     for i, part in enumerate(order.reads):
         for r, p in zip(part, order.positions(i, lag), strict=True):
             size = FragmentType(r.load.result.tile.elem, r.count).registers
-            begin, end = math.floor(p), last[r] + 1
-            for at in range(begin, end):
-                change[at % n] = change.get(at % n, 0) + size
-    return max(change.values(), default=0)
+            begin, end = math.floor(p), order.uses[r][1] + 1
+            if begin < end:  # around the loop as often as the fragment is older than an iteration
+                always += size * (end // n - begin // n)
+                change[begin % n] += size
+                change[end % n] -= size
+    return always + max(accumulate(change), default=0)
