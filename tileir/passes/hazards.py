@@ -24,6 +24,7 @@ Way = tuple[tuple[Op, int], ...]
 """The ops that an op is inside of, with the number of the region, from the outermost."""
 
 
+_ACCESSES = frozenset({"read", "write", "atomic"})  # effects
 _LDS = -1  # the group of all its accesses
 _WRAPS = 1 << 31
 # Ops that write a part of a tile to LDS, and the attribute that says which: parts with other numbers do not overlap.
@@ -76,7 +77,9 @@ class Memory:
         self._meetings: dict[tuple[Value, Value], bool] = {}
         self._alike: dict[object, Access] = {}
         self._first_alike: dict[Access, Access] = {}
-        self._conflicts: dict[tuple[Access, Access], bool] = {}  # of accesses of LDS
+        # Of accesses of LDS: the one of those that are asked for, the other of the first that are alike.
+        self._conflicts: dict[tuple[Access, Access], bool] = {}
+        self._orders: dict[tuple[Access, Access], bool] = {}
         self._aliases = {frozenset(pair) for pair in kernel.aliases}
         for op in kernel.walk():
             for r, region in enumerate(op.regions):
@@ -92,7 +95,11 @@ class Memory:
             op: kept for op, accesses in found.items() if (kept := tuple(a for a in accesses if a in self._group))
         }
         self._relevant: dict[Block, list[Op]] = {}
-        self._trace(kernel.body)
+        self.retrace()
+
+    def retrace(self) -> None:
+        """Takes notice of another order of the ops in their blocks."""
+        self._trace(self.kernel.body)
 
     def _trace(self, block: Block) -> bool:
         relevant: list[Op] = []
@@ -115,15 +122,15 @@ class Memory:
     @staticmethod
     def _accesses(op: Op) -> list[Access]:
         definition = get(op.name)
-        effects, at = definition.effects, definition.access_position
-        reads, writes, atomic = (e in effects for e in ("read", "write", "atomic"))
-        if not (reads or writes or atomic):
+        effects = definition.effects
+        if effects.isdisjoint(_ACCESSES):
             return []
+        at, writes = definition.access_position, "write" in effects or "atomic" in effects
         buffers = [v for v in op.operands if isinstance(v.type, SharedType)]
         fills = at is not None and bool(buffers)  # from global memory into LDS
-        found = [Access(op, v, fills or writes or atomic, VM if "async" in effects else LGKM) for v in buffers]
+        found = [Access(op, v, fills or writes, VM if "async" in effects else LGKM) for v in buffers]
         if at is not None:
-            found.append(Access(op, op.operands[at], (writes or atomic) and not fills, VM))
+            found.append(Access(op, op.operands[at], writes and not fills, VM))
         return found
 
     def _find_ways(self, block: Block, way: Way, looped: bool) -> None:
@@ -205,9 +212,14 @@ class Memory:
     def conflict(self, first: Access, later: Access, crossed: Loops = frozenset()) -> bool:
         """Whether a wait or barrier must keep `later` from overtaking `first`. `crossed` are the loops whose back edge lies
         between them."""
-        if first.in_lds and self.single_wave and first.counter == later.counter == LGKM:
-            return False  # the LDS instructions of one wave execute in order (CDNA3 ISA, data share)
-        return self.ordered(first, later, crossed)
+        if not first.in_lds:
+            return self.ordered(first, later, crossed)
+        known = self._conflicts.get((first, later))
+        if known is None:
+            # The LDS instructions of one wave execute in order (CDNA3 ISA, data share).
+            in_order = self.single_wave and first.counter == later.counter == LGKM
+            known = self._conflicts[first, later] = not in_order and self.ordered(first, later, crossed)
+        return known
 
     def ordered(self, first: Access, later: Access, crossed: Loops = frozenset()) -> bool:
         """Whether the order of the two in the text means something: they can touch the same byte, and one writes."""
@@ -217,10 +229,10 @@ class Memory:
             return False
         if first.in_lds:
             pair = self.alike(first), self.alike(later)
-            if pair not in self._conflicts:
+            if pair not in self._orders:
                 apart = _parts_of_one(first.op, later.op)
-                self._conflicts[pair] = not apart and self._buffers_meet(first.place, later.place)
-            return self._conflicts[pair]
+                self._orders[pair] = not apart and self._buffers_meet(first.place, later.place)
+            return self._orders[pair]
         return self._may_alias(first.place, later.place) and not self._apart(first, later, crossed)
 
     def _buffers_meet(self, a: Value, b: Value) -> bool:

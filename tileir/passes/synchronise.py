@@ -344,8 +344,9 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
         check_synchronised(kernel)
         return kernel
     kernel = rewrite(kernel, lambda rw, op: False)
-    sink_reads(kernel)
     memory = Memory(kernel)
+    sink_reads(kernel, memory)
+    memory.retrace()
     syncs: dict[Op, _Sync] = {}
     analysis = _Analysis(kernel, memory, syncs, grow=True)
     known = analysis.run()
@@ -386,10 +387,9 @@ def _insert(block: Block, syncs: dict[Op, _Sync]) -> None:
     block.ops = new.ops
 
 
-def sink_reads(kernel: Kernel) -> None:
+def sink_reads(kernel: Kernel, memory: Memory) -> None:
     """Moves each read of a whole tile from LDS down past writes of other buffers, up to the first op that uses it, writes its buffer or
-    orders memory. In place."""
-    memory = Memory(kernel)
+    orders memory. In place; `memory`, which knows the kernel, does not notice."""
 
     def blocks(block: Block) -> None:
         for op in block.ops:
