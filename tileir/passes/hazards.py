@@ -7,7 +7,6 @@ between iterations of a loop) do not conflict; LDS buffers are compared by the b
 
 from __future__ import annotations
 
-from functools import cached_property
 
 from tileir.ir.core import Block, Kernel, Op, Value
 from tileir.ir.ops.atomic import has_updates_that_commute
@@ -31,18 +30,17 @@ _WRAPS = 1 << 31
 _PARTS = {"copy_async_part": ("part", -1), "shared_store_fragment": ("at", 0)}
 
 
-@dataclass(frozen=True, eq=False)
 class Access:
     """One access. `place` is the buffer or view, `counter` the hardware counter that tells when it is complete."""
 
-    op: Op
-    place: Value
-    writes: bool
-    counter: str
+    __slots__ = ("counter", "in_lds", "op", "place", "writes")
 
-    @cached_property
-    def in_lds(self) -> bool:
-        return isinstance(self.place.type, SharedType)
+    def __init__(self, op: Op, place: Value, writes: bool, counter: str) -> None:
+        self.op = op
+        self.place = place
+        self.writes = writes
+        self.counter = counter
+        self.in_lds = isinstance(place.type, SharedType)
 
     def describe(self) -> str:
         """`the copy_async to %sa`."""

@@ -198,7 +198,7 @@ class _Analysis:
 
     def _record(self, op: Op, state: State, place: Place, to: _Checkpoints) -> State:
         """Like `_op`, and notes what holds before it and in the branches of an `if`."""
-        inside = [inner for inner in op.walk() if inner in self.syncs or inner is op]
+        inside = [inner for inner in op.walk() if inner in self.syncs or inner is op] if op.regions else [op]
         if len(inside) > 1 or op in self.syncs:
             to.before[op] = state, self._now
             to.places.update(dict.fromkeys(inside, place))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
 from tileir.layout import Layout
 from tileir.lowering.amdgpu.emit.writer import Writer
-from tileir.records import dataclass
 
 WAVE_BITS = 6
 
@@ -79,8 +79,7 @@ def place_bits(layout: Layout, weight: list[int]) -> list[tuple[str, int, int]]:
     return out
 
 
-@dataclass(frozen=True)
-class Coordinate:
+class Coordinate(NamedTuple):
     """A coordinate as `base + offset`, base an SSA value."""
 
     base: str

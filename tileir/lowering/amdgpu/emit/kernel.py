@@ -149,7 +149,7 @@ class _Ops:
             definition = get(op.name)
             if op.name in self.table:
                 self.table[op.name](s, op)
-            elif op.name in functions.FUNCTIONS | functions.WIDE_FUNCTIONS:
+            elif op.name in functions.FUNCTIONS or op.name in functions.WIDE_FUNCTIONS:
                 elementwise(s, op, functions.function)
             elif definition.elementwise:
                 elementwise(s, op)

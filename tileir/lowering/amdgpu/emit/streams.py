@@ -20,7 +20,7 @@ descriptor. So the launch-time test `accessible` must cover the span of them all
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from functools import cached_property
 
 from tileir.ir.core import Block, Op, Value
 from tileir.ir.registry import get
@@ -69,11 +69,11 @@ class Moving:
     def constant(self) -> int:
         return self.indices[self.dim].constant
 
-    @property
+    @cached_property
     def group(self) -> tuple[object, ...]:
         """Accesses with the same one differ by a constant distance along `dim`, in every iteration."""
-        d = self.dim
-        return self.view, self.indices[:d], replace(self.indices[d], constant=0), self.indices[d + 1 :], self.op.spans
+        d, along = self.dim, self.indices[self.dim]
+        return self.view, self.indices[:d], along.factor, along.terms, self.indices[d + 1 :], self.op.spans
 
 
 @dataclass(frozen=True)

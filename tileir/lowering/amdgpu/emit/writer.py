@@ -84,6 +84,7 @@ class Writer:
     _local: Scope | None = None  # where hoisted values of the current stretch stand, if they are its own
     masks: dict[object, int] = field(default_factory=dict[object, int])  # bits that a hoisted value can have set
     _locs: dict[tuple[str, int, int], int] = field(default_factory=dict[tuple[str, int, int], int])
+    _last_loc: tuple[Loc | None, str] = (None, "")  # and its text, which many lines have in common
 
     # -- lines ---------------------------------------------------------------------------------------------------------
 
@@ -106,9 +107,16 @@ class Writer:
         return name
 
     def loc_text(self) -> str:
-        if not self.loc.line:
+        loc, text = self._last_loc
+        if loc is not self.loc:
+            text = self._loc_text(self.loc)
+            self._last_loc = self.loc, text
+        return text
+
+    def _loc_text(self, loc: Loc) -> str:
+        if not loc.line:
             return "loc(unknown)"
-        key = (file_name(self.loc.file) or self.file, self.loc.line, self.loc.column)
+        key = (file_name(loc.file) or self.file, loc.line, loc.column)
         return f"loc(#l{self._locs.setdefault(key, len(self._locs))})"
 
     def loc_aliases(self) -> list[str]:
