@@ -10,6 +10,8 @@ kernel, threads, lds} with times in seconds and sizes in bytes, or {error}.
 
 from __future__ import annotations
 
+import atexit
+import gc
 import json
 import os
 import sys
@@ -114,6 +116,7 @@ def triton() -> Callable[[Job], Job]:
 
 
 def main() -> None:
+    atexit.register(gc.freeze)  # as the tools of TileIR do: no search for garbage at the end, with either compiler
     compile_one = {"tileir": tileir, "triton": triton}[sys.argv[1]]()
     if len(sys.argv) > 2:
         with open(sys.argv[2], encoding="utf-8") as file:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from tileir.frontend.elaborate import FileText
-from tileir.frontend.source import Source, decode
-from tileir.frontend.syntax import read
 from tileir.ir.collector import collector_paused
-from tileir.ir.core import Module
-from tileir.ir.diagnostics import CompileError, Log
-from tileir.ir.types import Elem
+
+with collector_paused():  # modules are full of objects, and none of them is garbage
+    from tileir.frontend.elaborate import FileText
+    from tileir.frontend.source import Source, decode
+    from tileir.frontend.syntax import read
+    from tileir.ir.core import Module
+    from tileir.ir.diagnostics import CompileError, Log
+    from tileir.ir.types import Elem
 
 __all__ = ["parse", "parse_file"]
 

@@ -6,6 +6,7 @@ happens grows with the allocations: together worse than linear.
 
 from __future__ import annotations
 
+import atexit
 import gc
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -36,3 +37,9 @@ def collect_young() -> None:
     """A collection of what was made since the last one. For a time in a long pause when nobody waits: else it comes with its end."""
     if not gc.isenabled():
         gc.collect(0)
+
+
+def end_without_collection() -> None:
+    """Lets the process end without a last search for garbage, which after a compile takes longer than the front end. For programs, not
+    for libraries: objects in cycles are then not finalised."""
+    atexit.register(gc.freeze)

@@ -7,7 +7,6 @@ between iterations of a loop) do not conflict; LDS buffers are compared by the b
 
 from __future__ import annotations
 
-
 from tileir.ir.core import Block, Kernel, Op, Value
 from tileir.ir.ops.atomic import has_updates_that_commute
 from tileir.ir.registry import get

@@ -69,7 +69,9 @@ class _Shapes:
 
     def __init__(self, kernel: Kernel, ctx: Context) -> None:
         self._kernel, self._ctx = kernel, ctx
-        self._known: dict[int, tuple[Plan, Iteration | str]] = {}  # by identity, which lasts while the plan is kept here
+        self._known: dict[
+            int, tuple[Plan, Iteration | str]
+        ] = {}  # by identity, which lasts while the plan is kept here
 
     def of(self, made: Plan) -> Iteration | str:
         known = self._known.get(id(made))
@@ -144,9 +146,7 @@ def _open_loops(kernel: Kernel, ctx: Context, asked: dict[Op, Plan], shapes: _Sh
     return found
 
 
-def _open_plan(
-    loop: Op, kernel: Kernel, memory: Memory, ctx: Context, depth: int, shapes: _Shapes
-) -> Plan | None:
+def _open_plan(loop: Op, kernel: Kernel, memory: Memory, ctx: Context, depth: int, shapes: _Shapes) -> Plan | None:
     """A plan for a loop whose buffers all leave their depth open; None where it would cost registers that do not suffice."""
     if loop.attrs.get("pattern") == "plain":
         return None

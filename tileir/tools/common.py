@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tileir.ir.collector import end_without_collection
+
 if TYPE_CHECKING:
     from tileir.ir.diagnostics import Diagnostic
 
@@ -27,6 +29,8 @@ class UsageError(Exception):
 def run_tool(name: str, main: Callable[[Sequence[str]], int], argv: Sequence[str] | None) -> int:
     """Runs a tool and turns everything that can go wrong into a message and an exit status: 1 for diagnostics, 2 for
     usage, 3 for a fault of TileIR itself. Never a traceback."""
+    if argv is None:  # the process ends with this tool
+        end_without_collection()
     try:
         with warnings.catch_warnings():
             warnings.showwarning = functools.partial(_show_warning, name)

@@ -14,28 +14,30 @@ from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
-from tileir.codeobject import CodeObject, CodeObjectError
 from tileir.ir.collector import collect_young, collector_paused
-from tileir.ir.core import Kernel, Module
-from tileir.ir.diagnostics import CompileError, Diagnostic, Log, Note
-from tileir.ir.location import UNKNOWN, Loc
-from tileir.ir.printer import print_module
-from tileir.lowering.amdgpu.attempts import MFMA_ATTEMPTS, OTHER_ATTEMPTS, Attempt
-from tileir.lowering.amdgpu.emit.kernel import emit_module
-from tileir.lowering.amdgpu.failure import CodegenDiagnostic, CodegenError
-from tileir.lowering.amdgpu.refusal import (
-    MOVED,
-    PINNED,
-    SPILLED,
-    Hopeless,
-    Refused,
-    check_pressure,
-    over_budget,
-    refused,
-)
-from tileir.lowering.amdgpu.worker import CompileOutput, worker_for
-from tileir.passes.manager import PrintAfter, find_kernel, find_target, run_pipeline
-from tileir.records import dataclass
+
+with collector_paused():  # modules are full of objects, and none of them is garbage
+    from tileir.codeobject import CodeObject, CodeObjectError
+    from tileir.ir.core import Kernel, Module
+    from tileir.ir.diagnostics import CompileError, Diagnostic, Log, Note
+    from tileir.ir.location import UNKNOWN, Loc
+    from tileir.ir.printer import print_module
+    from tileir.lowering.amdgpu.attempts import MFMA_ATTEMPTS, OTHER_ATTEMPTS, Attempt
+    from tileir.lowering.amdgpu.emit.kernel import emit_module
+    from tileir.lowering.amdgpu.failure import CodegenDiagnostic, CodegenError
+    from tileir.lowering.amdgpu.refusal import (
+        MOVED,
+        PINNED,
+        SPILLED,
+        Hopeless,
+        Refused,
+        check_pressure,
+        over_budget,
+        refused,
+    )
+    from tileir.lowering.amdgpu.worker import CompileOutput, worker_for
+    from tileir.passes.manager import PrintAfter, find_kernel, find_target, run_pipeline
+    from tileir.records import dataclass
 
 if TYPE_CHECKING:
     from tileir.lowering.amdgpu.contract_waits import Deviation
