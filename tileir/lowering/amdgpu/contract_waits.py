@@ -30,7 +30,6 @@ _LOOPS = ("for", "while")
 Minimum = tuple[int, int]
 """The strictest wait of a stretch: vmcnt and lgkmcnt; `_NO_WAIT` where there is none."""
 _NO_WAIT = 1 << 16
-_SAME = (False, False, 0, 0)
 _COUNTERS = ("vmcnt", "lgkmcnt")
 # What each counter is for; see `Memory`.
 _FOR = (("copy",), ("read", "write"))
@@ -128,7 +127,7 @@ def waits(code: CodeObject, kernel: Kernel, flow: Flow) -> list[Deviation]:
     emitted = [_code_loop(code, flow, n, barriers) for n in matrix_regions(flow)]
     if not wanted or not emitted:
         return []
-    kept = [[_difference(text, loop) == _SAME for loop in emitted] for text in wanted]
+    kept = [[_keeps(text, loop) for loop in emitted] for text in wanted]
     if len(wanted) == len(emitted):
         partner = _matching(kept)
         return [_broken(wanted, [loop]) for i, loop in enumerate(emitted) if i not in partner.values()]
@@ -273,11 +272,24 @@ def _broken(texts: Sequence[_TextLoop], loops: Sequence[_CodeLoop]) -> Deviation
     return Deviation("W0905", f"{where} lacks {name}({want}) before this barrier: {most}", place, legal)
 
 
+def _keeps(text: _TextLoop, loop: _CodeLoop) -> bool:
+    """Whether a loop of the code is one of the text, with all of its waits."""
+    if _is_other(text, loop) or len(loop.stretches) % len(text.stretches):
+        return False
+    turns = range(len(text.stretches))
+    return any(not _missing(text, loop, turn) and not _misplaced(text, loop, turn) for turn in turns)
+
+
+def _is_other(text: _TextLoop, loop: _CodeLoop) -> bool:
+    """Whether a loop of the code has other lines or other kinds of memory operations than one of the text."""
+    other = bool(text.lines and loop.lines and not text.lines & loop.lines)
+    return other or bool(text.sequences and _kinds(text.sequences) != _kinds(loop.sequences))
+
+
 def _difference(text: _TextLoop, loop: _CodeLoop) -> tuple[bool, bool, int, int]:
     """How far a loop of the code is from one of the text: other lines or other kinds of memory operations, other barriers,
     missing waits, misplaced waits."""
-    other = bool(text.lines and loop.lines and not text.lines & loop.lines)
-    other = other or bool(text.sequences and _kinds(text.sequences) != _kinds(loop.sequences))
+    other = _is_other(text, loop)
     if len(loop.stretches) % len(text.stretches):
         return other, True, 0, 0
     missing, misplaced = _faults(text, loop)
