@@ -155,7 +155,8 @@ def _refusal(cls: type, names: frozenset[str], what: str) -> Callable[..., None]
 def hash_once(cls: _Class) -> _Class:
     """Class decorator, before that of a frozen dataclass: each object works out its hash once. What is copied to another process, where
     texts hash otherwise, works it out again."""
-    compute: Callable[[Any], int] = cls.__hash__
+    made: Any = cls
+    compute: Callable[[Any], int] = made.__hash__
 
     def __hash__(self: Any) -> int:
         kept = self.__dict__
@@ -167,5 +168,5 @@ def hash_once(cls: _Class) -> _Class:
     def __getstate__(self: Any) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_hash"}
 
-    cls.__hash__, cls.__getstate__ = __hash__, __getstate__
+    made.__hash__, made.__getstate__ = __hash__, __getstate__
     return cls

@@ -119,8 +119,9 @@ def run_pipeline(
         verify_each: "verify" runs the IR verifier after every pass; "run" also interprets the kernel before and after
             each pass on small inputs and compares.
         clock: seconds, for the timings of the passes.
-        later: gets the checks of the final text – of the forms that the last step establishes, and the IR verifier – instead of having
-            them run here: for a caller that can do so while something else works. Each raises CompileError.
+        later: gets the checks of what the compiler itself guarantees – the normal forms between steps, and of the final text the IR
+            verifier, too – instead of having them run here: for a caller that can do so while something else works. Each raises
+            CompileError.
 
     Raises:
         CompileError: with the sources of the module attached; also where the kernel adds values against different references of a
@@ -141,15 +142,33 @@ def run_pipeline(
         check_references(kernel)
         check_priorities(kernel)
         with collector_paused():
-            last = _run(steps, result, print_after, verify_each, clock)
-            last.append(lambda: verify(result.kernel))
-            for check in last if later is None else ():
-                check()
+            checks = _Checks(later is not None)
+            _run(steps, result, checks, print_after, verify_each, clock)
+            checks.add(lambda: verify(result.kernel))
         if later is not None:
-            later += [partial(_with_sources, check, module) for check in last]
+            later += [partial(_with_sources, check, module) for check in checks.pending]
         return result
     except CompileError as e:
         raise CompileError(e.diagnostics, e.sources or module.sources) from e
+
+
+class _Checks:
+    """Checks of what steps guarantee to each other, run at once or `deferred`: kernels do not change once a step has returned them."""
+
+    def __init__(self, deferred: bool) -> None:
+        self.deferred = deferred
+        self.pending: list[Check] = []
+
+    def add(self, check: Check) -> None:
+        if self.deferred:
+            self.pending.append(check)
+        else:
+            check()
+
+    def run(self) -> None:
+        """All that were deferred."""
+        for check in self.pending:
+            check()
 
 
 def _with_sources(check: Check, module: Module) -> None:
@@ -179,10 +198,14 @@ def select_steps(kernel: Kernel, start_from: str | None, stop_after: str | None)
 
 
 def _run(
-    steps: Sequence[Step], result: Result, print_after: PrintAfter | None, verify_each: str, clock: Callable[[], float]
-) -> list[Check]:
-    """Runs the steps and their checks, but for those of the forms that the last step establishes: they are returned."""
-    last: list[Check] = []
+    steps: Sequence[Step],
+    result: Result,
+    checks: _Checks,
+    print_after: PrintAfter | None,
+    verify_each: str,
+    clock: Callable[[], float],
+) -> None:
+    """Runs the steps and their checks."""
     sample = replay.sample(result.kernel) if verify_each == "run" else None
     if verify_each == "run" and sample is None:
         result.context.log.warning(
@@ -200,21 +223,25 @@ def _run(
                 _require(form, steps[0].pass_, result.kernel, chip=result.context.target, resumed=True)
                 holds.add(form)
     for i, step in enumerate(steps):
-        for form in sorted(step.pass_.requires - holds):
-            _require(form, step.pass_, result.kernel, chip=result.context.target, resumed=i == 0)
         before = result.kernel
+        for form in sorted(step.pass_.requires - holds):
+            check = partial(_require, form, step.pass_, before, chip=result.context.target, resumed=i == 0)
+            if i == 0:  # of a text that somebody wrote
+                check()
+            else:
+                checks.add(check)
         start = clock()
-        after = step.pass_.run(before, result.context)
+        try:
+            after = step.pass_.run(before, result.context)
+        except Exception:
+            checks.run()  # if one does not hold, that is the cause
+            raise
         result.timings.append((step.label, clock() - start))
         result.kernel = after
         if after is not before:
             holds = set()
         for form in sorted(step.pass_.establishes):
-            check = partial(_established, form, step.label, after, result.context.target)
-            if step is steps[-1]:
-                last.append(check)
-            else:
-                check()
+            checks.add(partial(_established, form, step.label, after, result.context.target))
             holds.add(form)
         if verify_each != "off":
             _verify(step.label, after)
@@ -223,7 +250,6 @@ def _run(
         if print_after is not None:
             print_after(step.label, after)
         collect_if_much()
-    return last
 
 
 def _require(form: str, pass_: Pass, kernel: Kernel, *, chip: Target, resumed: bool) -> None:

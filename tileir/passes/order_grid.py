@@ -40,6 +40,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -246,7 +247,7 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
         rule = _rule(kernel, ctx, shared)
         new = rewrite(kernel, lambda rw, op: _reorder_by_rule(rw, op, kernel, rule, shared))
     else:
-        new = rewrite(kernel, lambda rw, op: False)
+        new = replace(kernel, attrs=dict(kernel.attrs))
     new.attrs["ordered"] = True
     return new
 

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import field
 from typing import Any
 
@@ -396,9 +396,10 @@ def _generate(text: str, names: Mapping[str, list[str]], request: Request, resul
             machine.set_asm_verbosity(True)
             result.outputs["asm"] = machine.emit_assembly(_parse(final)).encode()
     if wants_object:
-        with result.step("codegen"):
-            obj = machine.emit_object(module)
-        _finish(obj, request, result)
+        with _tool_errors(), external.Linker() if "hsaco" in request.emit else nullcontext() as linker:
+            with result.step("codegen"):
+                obj = machine.emit_object(module)
+            _finish(obj, request, result, linker)
 
 
 def _with_flags(text: str, data_layout: str, version: int | None) -> tuple[str, str]:
@@ -477,12 +478,13 @@ def _assemble(text: str, request: Request, result: Result) -> bytes:
         return external.assemble(text, request.target, request.code_object_version or 5)
 
 
-def _finish(obj: bytes, request: Request, result: Result) -> None:
+def _finish(obj: bytes, request: Request, result: Result, linker: external.Linker | None = None) -> None:
+    """The object and what it is linked to, by a linker that may have been started before."""
     if "obj" in request.emit:
         result.outputs["obj"] = obj
     if "hsaco" in request.emit:
         with result.step("link"), _tool_errors():
-            result.outputs["hsaco"] = external.link(obj)
+            result.outputs["hsaco"] = linker.link(obj) if linker is not None else external.link(obj)
 
 
 @contextmanager

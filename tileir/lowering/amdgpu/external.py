@@ -1,7 +1,7 @@
 """Linking and assembling with the tools inside the `ziglang` wheel, called directly.
 
 The `zig` binary contains LLVM's linker and clang. Called as `python -m ziglang` it costs an interpreter start;
-called directly a link takes a few milliseconds. Objects travel through memory files and pipes, so nothing is left
+called directly a link takes a few milliseconds. Objects travel through pipes, so nothing is left
 on disk and no path gets into the output.
 """
 
@@ -40,22 +40,68 @@ def zig() -> Path:
 
 def link(obj: bytes) -> bytes:
     """Links one relocatable object into a loadable code object; undefined symbols are errors."""
-    descriptor = os.memfd_create("object")
-    try:
-        with open(descriptor, "wb", closefd=False) as file:
-            file.write(obj)
-        source = f"/proc/self/fd/{descriptor}"
-        command = [str(zig()), "ld.lld", "-shared", "--no-undefined", source, "-o", "-"]
-        done = _run(command, pass_fds=(descriptor,))
-    finally:
-        os.close(descriptor)
-    if done.returncode != 0:
-        text = done.stderr.decode(errors="replace").replace(source, "the object").replace("ld.lld: error: ", "")
+    with Linker() as linker:
+        return linker.link(obj)
+
+
+class Linker:
+    """A linker for one object, whose process starts at once and then waits for it: half of what linking takes is the start, which so can
+    run beside code generation. The object comes through a pipe."""
+
+    def __init__(self) -> None:
+        linker = str(zig())
+        source, self._sink = os.pipe()
+        self._source = f"/proc/self/fd/{source}"
+        command = [linker, "ld.lld", "-shared", "--no-undefined", self._source, "-o", "-"]
+        try:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                pass_fds=(source,),
+            )
+        except OSError:
+            self._close()
+            raise
+        finally:
+            os.close(source)
+
+    def __enter__(self) -> Linker:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Ends the process if it still waits."""
+        if self._process.returncode is None:
+            self._process.kill()
+            self._process.communicate()
+        self._close()
+
+    def _close(self) -> None:
+        if self._sink >= 0:
+            os.close(self._sink)
+            self._sink = -1
+
+    def link(self, obj: bytes) -> bytes:
+        """The loadable code object; undefined symbols are errors."""
+        try:
+            view = memoryview(obj)  # it reads all before it writes
+            while view:
+                view = view[os.write(self._sink, view) :]
+        except BrokenPipeError:  # it has ended, and says why
+            pass
+        self._close()
+        try:
+            output, errors = self._process.communicate(timeout=TIMEOUT_SECONDS)
+        except subprocess.TimeoutExpired as expired:
+            raise ToolError(f"'ld.lld' did not finish within {TIMEOUT_SECONDS:.0f} s") from expired
+        if self._process.returncode == 0:
+            return output
+        text = errors.decode(errors="replace").replace(self._source, "the object").replace("ld.lld: error: ", "")
         undefined = sorted(set(re.findall(r"undefined symbol: (\S+)", text)))
         if undefined:
             raise ToolError(f"undefined symbols: {', '.join(undefined)}; a code object must define all that it uses")
         raise ToolError(f"the linker failed: {text.strip()}")
-    return done.stdout
 
 
 def assemble(text: str, chip: str, code_object_version: int) -> bytes:
@@ -73,8 +119,8 @@ def assemble(text: str, chip: str, code_object_version: int) -> bytes:
     return done.stdout
 
 
-def _run(command: list[str], stdin: bytes = b"", pass_fds: tuple[int, ...] = ()) -> subprocess.CompletedProcess[bytes]:
+def _run(command: list[str], stdin: bytes) -> subprocess.CompletedProcess[bytes]:
     try:
-        return subprocess.run(command, input=stdin, capture_output=True, pass_fds=pass_fds, timeout=TIMEOUT_SECONDS)
+        return subprocess.run(command, input=stdin, capture_output=True, timeout=TIMEOUT_SECONDS)
     except subprocess.TimeoutExpired as expired:
         raise ToolError(f"'{command[1]}' did not finish within {TIMEOUT_SECONDS:.0f} s") from expired
