@@ -257,6 +257,8 @@ class Control:
             w.start(label)
             for arg, init in zip(region.args, inits, strict=True):
                 self.s.values[arg] = self.s.values[init]
+            if len(labels) == 1:
+                self._take_over(region.args, op.results, passed[0])
             # What one branch makes, the other has not. The version that copies element by element is slow anyway.
             spared = any(inner.name == "copy" for inner in region.walk())
             with w.scope(), self.s.opaque_symbols(self.s.opaque_bases is not None), self.s.spare(spared):
@@ -265,6 +267,23 @@ class Control:
             w.branch(after, *self.flat(region.terminator.operands, op.results))
         w.start(after, self.arguments(op.results))
         w.mark()
+
+    def _take_over(self, args: Sequence[Value], targets: Sequence[Value], names: Sequence[str]) -> None:
+        """Lets a branch begin with the tied pieces that are handed past it, `names`: were these made for the way past it only, those before and
+        behind the tie were both alive, in registers of their own."""
+        at = 0
+        for arg, target in zip(args, targets, strict=True):
+            if isinstance(arg.type, FragmentType) or arg.tile.is_scalar:
+                at += 1
+                continue
+            n = self.travels.get(target, Travel()).size
+            shares, old = self.shares(target, n), self.s.tile(arg)
+            handed = dict(zip(dict.fromkeys(shares), names[at:], strict=False))
+            at += len(handed)
+            if old.tie:
+                new = Tile(arg.tile, n, [handed[i] for i in shares])
+                new.tie = old.tie
+                self.s.values[arg] = new
 
     def guard(self, op: Op) -> None:
         """A `guard`: a branch that is uniform over the wave, taken if any lane holds a row that is needed, with all lanes
