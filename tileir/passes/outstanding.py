@@ -31,6 +31,9 @@ def instructions(op: Op, kernel: Kernel) -> int:
     waves = kernel.attrs.get("waves")
     if op.name == "load_fragment":
         return 1
+    if op.name == "atomic_add" and op.attrs.get("via") == "buffer":
+        layout = op.operands[0].tile.layout
+        return 0 if layout is None else sum(not r & layout.free.reg for r in range(layout.num_registers))
     if op.name not in ("copy_async", "copy_async_part") or not isinstance(waves, int):
         return 0
     certain, _ = rounds(op, waves)

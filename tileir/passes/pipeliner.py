@@ -8,6 +8,9 @@ from tileir.ir.types import I1, I64, scalar
 from tileir.passes.loop_stages import Plan
 from tileir.passes.outstanding import instructions
 
+# The largest count of vector-memory instructions that a wait can name (6 bits, CDNA3 ISA, S_WAITCNT).
+MOST_UNDER_WAY = 63
+
 
 class Copier:
     """Copies ops any number of times, each time with operands of its own and fresh names after the first."""
@@ -47,6 +50,8 @@ class Pipeliner:
         self.copier = Copier(rw)
         self.single_wave = kernel.attrs.get("waves") == 1
         self.copied = sum(instructions(op, kernel) for op in plan.copies)
+        # What an iteration surely issues behind its copies: sums in memory, on which no wait for copies should wait.
+        self.issued = sum(instructions(op, kernel) for op in plan.consumers) if plan.copies else 0
         self.elem = plan.loop.operands[0].tile.elem
         self.step = plan.loop.operands[2]
 
@@ -89,8 +94,9 @@ class Pipeliner:
 
     def meet(self, newer: int) -> None:
         """Where a stage changes hands: the tile to be read has landed everywhere – of `newer` tiles after it the copies may be
-        on their way –, and nobody reads the stage to be filled."""
-        counters: dict[str, AttrValue] = {"vm": newer * self.copied} if self.plan.copies else {}
+        on their way, and what the iterations since have issued –, and nobody reads the stage to be filled."""
+        under_way = min(newer * self.copied + (self.plan.depth - 1) * self.issued, MOST_UNDER_WAY)
+        counters: dict[str, AttrValue] = {"vm": under_way} if self.plan.copies else {}
         self.rw.op("wait", (), {**counters, "lgkm": 0}, loc=self.plan.loop.loc)
         if not self.single_wave:
             self.rw.op("barrier", loc=self.plan.loop.loc)
@@ -114,6 +120,8 @@ class Pipeliner:
         for t in range(plan.depth - 1):
             if plan.copies:
                 self.fetch(self.index(start, t), t)
+        if self.issued:  # no iteration has issued anything yet: the first waits could not count
+            rw.op("wait", (), {"vm": 0}, loc=loc)
         held: dict[Value, Value] = {}
         if plan.loads:
             for t in range(plan.held):

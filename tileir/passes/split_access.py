@@ -17,8 +17,9 @@ becomes
       ...
     }
 
-Accesses whose text already states `bytes` and `via` are left alone. Rows that a tile of indices picks may lie any distance apart,
-and atomic updates are branched over anyway, so both versions use global instructions for them; only the width differs.
+Accesses whose text already states `bytes` and `via` are left alone. Rows that a tile of indices picks may lie any distance apart, and
+most atomic updates are branched over anyway, so both versions use global instructions for them; only the width differs. Sums of f32
+that nobody reads back go through buffer instructions, which drop what is outside without a branch, and which waits can count.
 """
 
 from __future__ import annotations
@@ -59,6 +60,13 @@ def is_open(op: Op) -> bool:
     return (op.name in ("load", "store") or is_atomic(op)) and not op.attrs.get("bytes")
 
 
+def adds_unseen(op: Op) -> bool:
+    """Whether the op adds f32 in memory and nobody sees what was there: a buffer instruction without a result does it, for the whole device."""
+    if op.name != "atomic_add" or op.results or op.attrs.get("scope") == "system" or picked_dim(op) is not None:
+        return False
+    return access(op)[0].elem.name == "f32"
+
+
 def access(op: Op) -> tuple[GlobalType, list[Value]]:
     """View type and index values of a load or store."""
     at = get(op.name).access_position
@@ -70,12 +78,14 @@ def access(op: Op) -> tuple[GlobalType, list[Value]]:
 
 def ideal_bytes(op: Op, facts: Divisibility, scale_axis: int | None = None) -> int:
     """Widest access that the spans and start indices allow, whatever the view's address and strides are; 0 where there is one
-    version only: for picked rows whose elements do not lie together, and for atomic updates of other than pairs. Of scales of a
+    version only: for picked rows whose elements do not lie together, and for most atomic updates of other than pairs. Of scales of a
     product, whose axis `scale_axis` counts blocks, a lane needs no more than half of a row together (`SCALE_GROUPS`)."""
     view, indices = access(op)
     assert op.spans is not None
     together, size = view.elem.unit
     d = contiguous_dim(view)
+    if adds_unseen(op):
+        return size
     if is_atomic(op) and size != PAIR // 2:
         return 0
     single = 0 if is_atomic(op) or picked_dim(op) is not None else size
@@ -155,7 +165,8 @@ def _version(kernel: Kernel, names: Names, mapping: dict[Value, Value], widths: 
             view, _ = access(op)
             wide = widths.get(op, 0)
             attrs["bytes"] = wide or view.elem.unit[1]
-            attrs["via"] = "buffer" if wide and not is_atomic(op) and picked_dim(op) is None else "global"
+            near = picked_dim(op) is None and (not is_atomic(op) or adds_unseen(op))
+            attrs["via"] = "buffer" if wide and near else "global"
         new = rw.copy(op, attrs=attrs)
         if rename:
             for v in [*new.results, *(a for r in new.regions for a in r.args)]:

@@ -1,7 +1,8 @@
 """Atomic updates of global memory, element by element (pairs of 16-bit floats), and fences.
 
-Each update stands in a branch of its own for the lanes that are inside the view. What the chip has no instruction for, LLVM makes a
-loop of compare-and-swap. Orderings are fences of the text (`order-atomics`): the updates themselves are relaxed.
+Each update stands in a branch of its own for the lanes that are inside the view; sums through buffer instructions need none, as these
+drop what is outside. What the chip has no instruction for, LLVM makes a loop of compare-and-swap. Orderings are fences of the text
+(`order-atomics`): the updates themselves are relaxed.
 """
 
 from __future__ import annotations
@@ -10,8 +11,20 @@ from tileir.ir.core import Op
 from tileir.lowering.amdgpu.emit.coords import coordinate, masks
 from tileir.lowering.amdgpu.emit.state import State
 from tileir.lowering.amdgpu.emit.tiles import Tile
-from tileir.lowering.amdgpu.emit.views import Bounds, access_of, address, base_offset, both, owner_test, vector_length
+from tileir.lowering.amdgpu.emit.views import (
+    Access,
+    Bounds,
+    BufferOffsets,
+    access_of,
+    address,
+    base_offset,
+    both,
+    descriptor,
+    owner_test,
+    vector_length,
+)
 from tileir.lowering.amdgpu.emit.writer import scalar_type, vector_type
+from tileir.passes.split_access import adds_unseen
 
 # LLVM's names of our scopes (AMDGPUUsage, memory scopes); the widest has none.
 _SCOPES = {"workgroup": 'syncscope("workgroup") ', "device": 'syncscope("agent") ', "system": ""}
@@ -30,6 +43,9 @@ def atomic(s: State, op: Op) -> None:
     n = vector_length(s, op, value)
     bounds = Bounds(s, a, value.shape, [masks(layout, d) for d in range(value.rank)])
     owner = owner_test(s, layout)
+    if op.attrs.get("via") == "buffer":
+        _add_through_buffer(s, op, a, n, BufferOffsets(s, a, bounds, owner))
+        return
     start = base_offset(s, a)
     operands = op.operands[: 2 if op.name == "atomic_cas" else 1]
     pieces = [s.tile(v).pieces(w, n) for v in operands]
@@ -62,6 +78,22 @@ def atomic(s: State, op: Op) -> None:
         found.append(result)
     if op.results:
         s.values[op.result] = Tile(op.result.tile, n, found)
+
+
+def _add_through_buffer(s: State, op: Op, a: Access, n: int, offsets: BufferOffsets) -> None:
+    """Adds f32, one element an instruction, which every wave issues: what is outside the view has an offset that is out of range. Without a
+    bit of scope the step is indivisible for the device (AMDGPUUsage, memory model of gfx942: agent scope)."""
+    w, value = s.w, op.operands[0].tile
+    assert value.layout is not None
+    if not adds_unseen(op) or n != 1:
+        raise s.unsupported(f"this '{op.name}' through a buffer", op.loc, "via = global")
+    resource, zero = descriptor(s, a, base_offset(s, a)), w.const(0)
+    piece = s.tile(op.operands[0]).pieces(w, 1)
+    for r in range(value.layout.num_registers):
+        if r & value.layout.free.reg:
+            continue  # a copy of another register
+        offset = offsets.get([coordinate(w, value.layout, r, d) for d in range(value.rank)])
+        w.line(f"rocdl.raw.ptr.buffer.atomic.fadd {piece(r)}, {resource}, {offset}, {zero}, {zero} : f32")
 
 
 def _update(s: State, op: Op, pointer: str, parts: list[str], t: str) -> str:
