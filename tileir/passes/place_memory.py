@@ -161,7 +161,7 @@ def _beside(kernel: Kernel, copied: Collection[Op], target: Target) -> dict[Op, 
 
 def stage(kernel: Kernel, staged: Collection[Op], target: Target, depths: Mapping[Op, int]) -> Kernel:
     """The kernel in which these loads pass through LDS; `depths` are stages of some for which the text asks for none."""
-    outer = _outermost(kernel)
+    home = _homes(kernel, staged)
     users = uses(kernel)
     buffers: dict[Op, Value] = {}
     second: dict[Op, Value] = {}  # buffers of what lies in LDS both ways
@@ -185,9 +185,9 @@ def stage(kernel: Kernel, staged: Collection[Op], target: Target, depths: Mappin
             second[op] = buffer(False)
 
     def rule(rw: Rewriter, op: Op) -> bool:
-        if op.regions and op not in outer:  # a loop or branch at the level where buffers live
+        if op.name in ("for", "while"):
             for inner in op.walk():
-                if inner in staged and outer.get(inner) is op:
+                if inner in staged and home.get(inner) is op:
                     allocate(rw, inner)
             return False
         for load, along in reads.pop(op, ()):
@@ -303,6 +303,17 @@ def innermost(kernel: Kernel) -> dict[Op, Op]:
 
     visit(kernel.body, None)
     return found
+
+
+def _homes(kernel: Kernel, staged: Collection[Op]) -> dict[Op, Op]:
+    """For each staged load in a loop the loop before which its buffer is allocated: the outermost one, or, where several loops in that one
+    stage something, the one around the load, so that they can have the same bytes one after the other."""
+    outermost, nearest = _outermost(kernel), innermost(kernel)
+    staging: dict[Op, set[Op]] = {}
+    for op in staged:
+        if op in outermost:
+            staging.setdefault(outermost[op], set()).add(nearest[op])
+    return {op: nearest[op] if len(staging[loop]) > 1 else loop for op, loop in outermost.items() if op in staged}
 
 
 def _outermost(kernel: Kernel) -> dict[Op, Op]:
