@@ -45,7 +45,10 @@ from tileir.layout.linear import LANE_BITS
 from tileir.passes.base import Context, Pass
 from tileir.passes.conversion_cost import buffer_bytes, cheapest_route, exchange_clocks
 from tileir.passes.lane_code import combines, reduced_bits, reduced_waves
+from tileir.passes.transposing_reads import has_transposing_read
 
+_TURN = (1, 0)
+_NEVER = 1 << 60
 CARRIER = ELEMS["f8E4M3FN"]  # three mantissa bits and exponents from -6 to 8: every value of the 6- and 4-bit floats
 
 
@@ -84,12 +87,18 @@ def convert(rw: Rewriter, x: Value, layout: Layout, name: str, ctx: Context, in_
     bits = carrier(t.elem).bits
     route = cheapest_route(t.layout, layout, bits, ctx.target) if bits >= 8 else None
     through_lds = exchange_clocks(t.layout, layout, max(bits, 8), ctx.target)
+    turned = _turned_clocks(t, layout, max(bits, 8), ctx)
+    across = turned < through_lds
+    through_lds = min(through_lds, turned)
     if route is None or (route.clocks > through_lds and not in_guard):
         why = "elements move between waves"
         if route is not None:
             why = f"{through_lds} clocks, inside waves {route.clocks} ({route})"
         size = buffer_bytes(t.with_elem(carrier(t.elem)))
         ctx.log.remark("R0502", f"%{name} gets its layout through {size} bytes of LDS: {why}", rw.loc)
+        if across:
+            back = exchange(rw, rw.value("transpose", [x], hint=x.name), layout.transpose(_TURN), [])
+            return rw.value("transpose", [back], types=[t.with_layout(layout)], names=[name])
         return exchange(rw, x, layout, [name])
     cost = f"{route.clocks} clocks, through LDS {through_lds}" if route.clocks else "no instruction"
     ctx.log.remark("R0501", f"%{name} gets its layout inside waves by {route}: {cost}", rw.loc)
@@ -101,6 +110,14 @@ def convert(rw: Rewriter, x: Value, layout: Layout, name: str, ctx: Context, in_
         types = [] if move.op == "swap_lanes" else [value.tile.with_layout(move.layout)]
         value = rw.value(move.op, [value], dict(move.attrs), types=types, names=[name] if last else [], hint=x.name)
     return value if value.tile.elem == t.elem else rw.value("convert", [value], {"elem": t.elem}, names=[name])
+
+
+def _turned_clocks(t: TileType, layout: Layout, bits: int, ctx: Context) -> int:
+    """Clocks of an exchange through a buffer in which the columns of a matrix are rows, for chips that read it no other way along columns."""
+    assert t.layout is not None
+    if t.rank != len(_TURN) or has_transposing_read(bits, t.shape, ctx.target):
+        return _NEVER
+    return exchange_clocks(t.layout.transpose(_TURN), layout.transpose(_TURN), bits, ctx.target)
 
 
 def _reduce(rw: Rewriter, op: Op) -> None:
