@@ -233,3 +233,36 @@ kernel @k(%C: global<i32[256]>, %O: global<i32[3, 256]>, %Z: global<i32[8, 16], 
     for name in "COZ":
         np.testing.assert_array_equal(arrays[name], want[name], err_msg=name)
     assert np.all(arrays["Z"] == 80)
+
+
+SUMS = """tileir 1
+
+kernel @sums(%A: global<bf16[M, K]>, %B: global<bf16[K, N]>, %C: global<f32[M, N]>, %S: global<f32[64, 64]>) grid(1) {
+  %zero = fill(0.0) : tile<f32[64, 64]>
+  %acc = for %k = 0 to K step 64 carry(%c = %zero) {
+    %a = load(%A[0 +: 64, %k +: 64])
+    %b = load(%B[%k +: 64, 0 +: 64])
+    %d = mma(%a, %b, %c)
+    atomic_add(%d * 0.5, %S[0 +: 64, 0 +: 64])
+    yield %d
+  }
+  store(%acc, %C[0 +: 64, 0 +: 64])
+}
+"""
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("blocks", [0, 1, 2, 5])
+def test_sums_of_a_pipelined_loop(chip: str, blocks: int) -> None:
+    """Sums that nobody reads back go through buffer instructions, without a branch; waits for the next tiles do not wait for them."""
+    kernel = compiled(SUMS, chip)
+    assert mnemonics(kernel)["buffer_atomic_add_f32"]
+    rng = np.random.default_rng(blocks)
+    m, n, k = 60, 50, 64 * blocks - (3 if blocks else 0)
+    a, b = (rng.integers(-4, 5, shape).astype(ml_dtypes.bfloat16) for shape in ((m, k), (k, n)))
+    c, s = np.zeros((m, n), np.float32), np.zeros((64, 64), np.float32)
+    launch(kernel, {"A": a, "B": b, "C": c, "S": s}, SimulatorDevice(chip, "race,uninit,barrier"))
+    parts = [a[:, : i + 64].astype(np.float64) @ b[: i + 64].astype(np.float64) for i in range(0, k, 64)]
+    assert np.array_equal(c, parts[-1] if parts else np.zeros((m, n)))
+    assert np.array_equal(s[:m, :n], 0.5 * sum(parts, np.zeros((m, n))))
+    assert not s[m:].any() and not s[:, n:].any()
