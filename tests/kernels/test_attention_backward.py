@@ -14,6 +14,7 @@ from tests.kernels.test_attention_loops import Work, counted
 from tileir.lowering.amdgpu.compile import Compiled
 from tileir.runtime import launch
 from tileir.runtime.simulator_device import SimulatorDevice
+from tileir.simulator.inspect import inspect
 
 # Of each chip one in the gate, the others nightly, as are more sizes.
 CASES = [
@@ -65,16 +66,20 @@ def test_half_precision(chip: str) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("chip", "depth", "causal"), [("gfx942", 64, True), ("gfx950", 64, True), ("gfx950", 128, False)]
-)
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("depth", [64, 128])
 def test_atomic_updates_of_dq(chip: str, depth: int, causal: bool) -> None:
     """The kernel that computes scores once: several tiles of keys and heads add to the same rows."""
     shape = Shape(1, 1, depth, causal=causal)
     steps = {step: backward_kernel(step, chip, shape) for step in ("delta", "fused")}
     assert steps["fused"].stats["vgpr_spills"] == steps["fused"].stats["scratch_bytes"] == 0
-    for n, (nq, nk) in enumerate(((70, 90), (161, 200), (30, 17))):
+    hot = inspect(steps["fused"].hsaco, "fused").kernel.hot_loop
+    assert hot is not None and not hot.counts.accumulator_moves
+    for n, (nq, nk) in enumerate(((70, 90), (161, 200), (30, 17), (256, 128))):
         check_backward(Shape(nq, nk, depth, 4, 2, 1, causal), chip, steps, outlier=n == 1, seed=n)
+    on = SimulatorDevice(chip, "race,uninit,barrier")
+    check_backward(Shape(40, 130, depth, 2, 1, 1, causal), chip, steps, outlier=True, on=on)
 
 
 def test_gradients_are_the_same_bits_every_time() -> None:
@@ -82,6 +87,15 @@ def test_gradients_are_the_same_bits_every_time() -> None:
     steps = steps_of("gfx950", shape)
     first, second = (check_backward(shape, "gfx950", steps, on=SimulatorDevice("gfx950")) for _ in range(2))
     assert all(a.tobytes() == b.tobytes() for a, b in zip(first, second, strict=True))
+
+
+@pytest.mark.parametrize(("step", "registers"), [("dkv", 128), ("dq", 64)])
+def test_accumulators_keep_their_registers(step: str, registers: int) -> None:
+    """Through both loops, and the tile that is left over when two make a trip: no accumulator is moved, nor has a second place."""
+    kernel = backward_kernel(step, "gfx950", Shape(1, 1, 128))
+    assert kernel.stats["agprs"] == registers
+    loops = [loop for loop in inspect(kernel.hsaco, step).kernel.loops if loop.counts.mfma_clocks]
+    assert loops and not any(loop.counts.accumulator_moves for loop in loops)
 
 
 @pytest.mark.nightly
