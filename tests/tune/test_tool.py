@@ -57,6 +57,8 @@ def test_the_quick_model_alone(gemm: Path, capsys: pytest.CaptureFixture[str]) -
         (["--product", "MI300X"], "gfx950 is on MI355X"),
         (["--shape", "M=x"], "a size is an integer"),
         (["-D", "BM"], "-D wants NAME=VALUE"),
+        (["-o", "nowhere/tuned.tile"], "-o nowhere/tuned.tile: there is no directory 'nowhere'"),
+        (["--json", "nowhere/found.json"], "there is no directory 'nowhere'"),
     ],
 )
 def test_usage(more: list[str], message: str, gemm: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -80,3 +82,13 @@ def test_errors_have_a_place(
 ) -> None:
     assert tune.main([str(gemm), *SIZES, *more]) == 1
     assert f"{gemm}:{place}: error: [{code}]" in capsys.readouterr().err
+
+
+def test_a_kernel_without_sizes_and_parameters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "fixed.tile"
+    file.write_text(
+        "tileir 1\n\nkernel @double(%A: global<f32[128]>, %C: global<f32[128]>) grid(1) {\n"
+        "  store(load(%A[0 +: 128]) * 2.0, %C[0 +: 128])\n}\n"
+    )
+    assert tune.main([str(file), "--target", "gfx950", "--quiet", "--executor", "threads", "--jobs", "1"]) == 0
+    assert "as it is" in capsys.readouterr().out

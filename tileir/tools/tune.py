@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tileir.tools.common import (
@@ -164,6 +165,9 @@ def _check(args: argparse.Namespace) -> None:
     if args.quick and (args.output or args.in_place or args.json):
         raise UsageError("--quick only says what it would choose; leave -o, --in-place and --json away")
     settings(args.arg, "--arg")
+    for option, path in (("-o", args.output), ("--json", args.json)):  # a search takes minutes: not found out behind it
+        if path not in (None, "-") and not Path(path).parent.is_dir():
+            raise UsageError(f"{option} {path}: there is no directory '{Path(path).parent}'")
     if args.product:
         from tileir.target import UnknownTarget, get
 

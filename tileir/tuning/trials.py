@@ -93,7 +93,7 @@ def _timed(order: Order, kernel: Kernel, compiled: Outcome) -> Result:
     launched = _Launched(kernel, compiled)
     device = SimulatorDevice(order.target)
     try:
-        given = make_inputs(kernel, [order.shape], order.arguments, None, order.seed)
+        given = make_inputs(kernel, [order.shape] if order.shape else [], order.arguments, None, order.seed)
         with bind_launch(launched, given.values, device, given.symbols) as (binding, arguments):
             if 0 in binding.grid:
                 return Result(diagnostic=Diagnostic("E1904", "the grid is empty with these sizes", kernel.loc))
