@@ -13,7 +13,7 @@ from tileir.interpreter.shared import SharedBuffer, SharedMemory
 from tileir.ir import reports
 from tileir.ir.core import Op
 from tileir.ir.diagnostics import Note
-from tileir.ir.ops.fragments import put_registers, registers
+from tileir.ir.ops.fragments import part_mask, put_registers, registers
 from tileir.ir.ops.numeric import convert_array
 from tileir.ir.types import F64, Elem, FragmentType, GlobalType, SharedType
 
@@ -133,14 +133,9 @@ class Context:
         self._shared.copy(buffer, value, max(1, value.size * elem.bytes // per_instruction), op.loc)
 
     def copy_async_part(self, op: Op, view: Array, indices: Sequence[Array], buffer: SharedBuffer) -> None:
-        t, width, part = buffer.type, op.attrs["bytes"], op.attrs["part"]
-        assert op.spans is not None and isinstance(width, int) and isinstance(part, int) and t.layout is not None
-        value = memory.load(view, indices, op.spans, t.shape, np.zeros((), t.elem.np))
-        rows, cols = np.indices(t.matrix)
-        offset = t.layout.offset(rows, cols)
-        if t.layout.kind == "slabs":  # parts count pieces of the image; the pitch is that of LDS
-            offset = rows * t.layout.row_bytes + cols * t.elem.bits // 8
-        mask = (offset // (width * WAVE_LANES * self._waves) == part).reshape(t.shape)
+        assert op.spans is not None
+        value = memory.load(view, indices, op.spans, buffer.type.shape, np.zeros((), buffer.type.elem.np))
+        mask = part_mask(op, WAVE_LANES * self._waves)
         self._shared.copy(buffer, value, 1, op.loc, mask)
 
     def shared_load_fragment(self, op: Op, buffer: SharedBuffer) -> Array:

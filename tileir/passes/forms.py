@@ -236,6 +236,12 @@ def _synchronised(kernel: Kernel, target: Target) -> None:
     check_synchronised(kernel)
 
 
+def _lds_written(kernel: Kernel, target: Target) -> None:
+    from tileir.passes.check_written import check_written
+
+    check_written(kernel)
+
+
 def _priorities_restored(kernel: Kernel, target: Target) -> None:
     from tileir.passes.priorities import check_priorities
 
@@ -263,6 +269,7 @@ FORMS: dict[str, Form] = {
         Form("grid_ordered", "the order of workgroups is settled", _grid_ordered),
         Form("references_kept", "what carries the reference that a guard moves is rescaled in it", _references_kept),
         Form("priorities_restored", "every region ends at the priority at which it begins", _priorities_restored),
+        Form("lds_written", "no read of LDS comes before everything that writes what it reads", _lds_written),
         Form("synchronised", "waits and barriers cover every access to LDS and memory", _synchronised),
     )
 }

@@ -19,6 +19,7 @@ from tileir.ir.location import UNKNOWN, Loc
 from tileir.ir.verifier import verify
 from tileir.passes import forms, replay
 from tileir.passes.base import Context, Pass
+from tileir.passes.check_written import check_written
 from tileir.passes.pipeline import Step, pipeline
 from tileir.passes.priorities import check_priorities
 from tileir.passes.references import check_references
@@ -125,7 +126,8 @@ def run_pipeline(
 
     Raises:
         CompileError: with the sources of the module attached; also where the kernel adds values against different references of a
-            guard (`tileir.passes.references`), or leaves waves at raised priority (`tileir.passes.priorities`).
+            guard (`tileir.passes.references`), leaves waves at raised priority (`tileir.passes.priorities`), or a text that is
+            resumed reads LDS that nothing has written (`tileir.passes.check_written`).
     """
     if verify_each not in VERIFY_MODES:
         raise ValueError(f"verify_each must be one of {VERIFY_MODES}, not '{verify_each}'")
@@ -137,6 +139,7 @@ def run_pipeline(
         result = Result(kernel, context)
         if start_from is not None:
             verify(kernel)
+            check_written(kernel)
         else:
             warn_of_suspicious(kernel, module.sources, context.log)
         check_references(kernel)

@@ -425,7 +425,7 @@ PASS = Pass(
     "synchronise",
     _run,
     requires=frozenset({"lds_allocated"}),
-    establishes=frozenset({"synchronised", "references_kept", "priorities_restored"}),
+    establishes=frozenset({"synchronised", "lds_written", "references_kept", "priorities_restored"}),
     summary="puts waits and barriers between conflicting accesses",
 )
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tileir.ir.core import Op
 from tileir.ir.ops import numeric
 from tileir.ir.ops.contract import SCALE, SCALE_BLOCK, accumulator, is_small_float
 from tileir.ir.ops.memory import CACHE_ATTR, access_shape
@@ -91,6 +92,18 @@ def put_registers(layout: Layout, tile: Array, first: int, values: Array) -> Arr
     tile[places] = values[inside]
     mask = np.zeros(tile.shape, bool)
     mask[places] = True
+    return mask
+
+
+def part_mask(op: Op, lanes: int) -> Array:
+    """The elements of its buffer that a `copy_async_part` writes in a workgroup of so many lanes."""
+    t, width, part = op.operands[-1].type, op.attrs["bytes"], op.attrs["part"]
+    assert isinstance(t, SharedType) and t.layout is not None and isinstance(width, int) and isinstance(part, int)
+    rows, cols = np.indices(t.matrix)
+    offset = t.layout.offset(rows, cols)
+    if t.layout.kind == "slabs":  # parts count pieces of the image; the pitch is that of LDS
+        offset = rows * t.layout.row_bytes + cols * t.elem.bits // 8
+    mask: Array = (offset // (width * lanes) == part).reshape(t.shape)
     return mask
 
 

@@ -1,0 +1,68 @@
+"""Single edits of final texts: what the simulator finds wrong, the verifier rejects, and what it rejects is wrong, or explained."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.mutation.edits import SUBJECTS, Subject, Verdict, edits, judge
+from tests.mutation.framework import waited_for_by_code
+
+BY_NAME = {str(s): s for s in SUBJECTS}
+SLICE = {"gfx950 gemm interleave depth 2": 9, "gfx942 gemm interleave": 20, "gfx950 two loops": 24}
+"""Subjects of the gate, and one of how many of their edits is judged."""
+WRITES = ("copy", "copy_async", "copy_async_part", "store", "shared_store", "shared_store_fragment")
+
+
+def another_program(v: Verdict) -> bool:
+    """Whether an edit took away something that writes: in time, the text says something else, and the code does that."""
+    return v.edit.startswith(tuple(f"deleted: {name}<" for name in WRITES)) and v.wrong == "result"
+
+
+def conservative(v: Verdict) -> bool:
+    """Whether a rejected text may run right all the same: a raised priority costs time alone; the code may wait for LDS on its own; and a copy
+    that comes behind one of the same part to the same buffer is made by the same lanes, whose loads return in order, which the
+    verifier does not look at."""
+    in_order = "may overtake the 'copy_async" in v.rejected
+    return v.rejected.startswith("E1036") or in_order or waited_for_by_code(v.rejected)
+
+
+def agree(v: Verdict) -> None:
+    if v.wrong and not another_program(v):
+        assert v.rejected, v
+    if v.rejected and not conservative(v):
+        assert v.wrong, v
+
+
+@pytest.mark.parametrize("subject", SLICE)
+def test_some_edits_are_judged_alike(subject: str) -> None:
+    step = SLICE[subject]
+    verdicts = list(judge(BY_NAME[subject], lambda i, edit: i % step == step // 2))
+    assert len(verdicts) >= 8
+    for v in verdicts:
+        agree(v)
+    assert any(v.rejected and v.wrong for v in verdicts) and any(not v.rejected and not v.wrong for v in verdicts)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("subject", BY_NAME)
+def test_every_edit_is_judged_alike(subject: str) -> None:
+    for v in judge(BY_NAME[subject]):
+        agree(v)
+
+
+def test_edits_are_made_of_every_kind() -> None:
+    subject: Subject = BY_NAME["gfx950 gemm ping_pong"]
+    found = list(edits(subject.final))
+    kinds = {e.kind for e in found}
+    assert kinds >= {"deleted", "weaker by one", "other half", "later by one", "earlier by one", "later past a meeting"}
+    assert {e.op.name for e in found} >= {
+        "wait",
+        "barrier",
+        "barrier_of",
+        "priority",
+        "copy_async_part",
+        "mfma",
+        "store",
+    }
+    texts = {e.applied(subject.final).key() for e in found[::40]}
+    assert len(texts) == len(found[::40]) and subject.final.key() not in texts
