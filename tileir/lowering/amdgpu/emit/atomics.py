@@ -8,21 +8,11 @@ drop what is outside. What the chip has no instruction for, LLVM makes a loop of
 from __future__ import annotations
 
 from tileir.ir.core import Op
+from tileir.lowering.amdgpu.emit.bounds import Access, Bounds, BufferOffsets, both
 from tileir.lowering.amdgpu.emit.coords import coordinate, masks
 from tileir.lowering.amdgpu.emit.state import State
 from tileir.lowering.amdgpu.emit.tiles import Tile
-from tileir.lowering.amdgpu.emit.views import (
-    Access,
-    Bounds,
-    BufferOffsets,
-    access_of,
-    address,
-    base_offset,
-    both,
-    descriptor,
-    owner_test,
-    vector_length,
-)
+from tileir.lowering.amdgpu.emit.views import access_of, address, base_offset, descriptor, owner_test, vector_length
 from tileir.lowering.amdgpu.emit.writer import scalar_type, vector_type
 from tileir.passes.split_access import adds_unseen
 

@@ -68,6 +68,7 @@ class State:
     tested: set[tuple[Value, object]] = field(init=False)  # views and spans that an `accessible` tests
     has_scales: bool = field(init=False)  # whether matrix instructions of the text take scales
     late: Late = field(init=False)
+    wholly_sparing: bool = field(init=False)  # whether all of the kernel is, because a text that was not took too many
     made_anew: dict[tuple[int, Value], Tile] = field(default_factory=dict[tuple[int, Value], Tile])
     fragment_ties: dict[Value, str] = field(default_factory=dict[Value, str])  # by `fragments.accumulator_ties`
     shadow: tuple[int, str, str, str] | None = None  # see `keep_packed`: block, result, its type and register file
@@ -75,6 +76,7 @@ class State:
 
     def __post_init__(self) -> None:
         self.late = late_ops(self.kernel)
+        self.wholly_sparing = self.sparing
         self.has_scales = any(op.name == "mfma" and len(op.operands) > FIRST_SCALE for op in self.kernel.walk())
         self.tested = {(op.operands[0], op.spans) for op in self.kernel.walk() if op.name == "accessible"}
 

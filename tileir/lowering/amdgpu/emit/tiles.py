@@ -105,7 +105,7 @@ class Tile:
         pieces = [self.piece(w, i * ratio + j) for j in range(ratio)]
         if self.element in packed.WIDTHS:
             return packed.joined(w, pieces, self.element, self.chunk)
-        return w.pack(pieces, self.element) if self.chunk == 1 else _joined(w, pieces, self.element, self.chunk)[0]
+        return w.pack(pieces, self.element) if self.chunk == 1 else joined(w, pieces, self.element, self.chunk)[0]
 
     def piece(self, w: Writer, i: int) -> str:
         """Piece `i` in the tile's own piece size, tied here and now if the tile is."""
@@ -221,7 +221,7 @@ def words(type: str) -> str:
     return vector_type("i32", bits // 32) if bits % 32 == 0 else type
 
 
-def _joined(w: Writer, pieces: list[str], element: str, n: int) -> list[str]:
+def joined(w: Writer, pieces: list[str], element: str, n: int) -> list[str]:
     """Vectors of `n` put together two by two until one is left."""
     while len(pieces) > 1:
         picks = ", ".join(str(i) for i in range(2 * n))

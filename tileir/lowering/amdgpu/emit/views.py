@@ -1,9 +1,9 @@
-"""Global memory: strides, bounds, descriptors, loads, stores and direct copies to LDS.
+"""Global memory: strides, bounds, descriptors, and loads; stores are in `stores`.
 
 Accesses by `buffer` use a descriptor that starts at the tile; a lane whose element is outside of the view gets an offset beyond
 any descriptor, so the hardware returns zero or drops the store. Accesses by `global` are
 right for any distance between rows: loads compute 64-bit addresses, and a lane that is outside reads from a block of zeros;
-stores see `_far_store`. Rows that a tile of indices picks (`Picked`) may lie anywhere, so their loads and stores are `global`.
+stores see `far_stores`. Rows that a tile of indices picks (`Picked`) may lie anywhere, so their loads and stores are `global`.
 
 Scalars that several accesses share (strides, sizes of views) are computed at each: LLVM shares what is in one block and
 hoists what a loop repeats, while values kept from the entry of the kernel on would fill the scalar registers.
@@ -26,13 +26,12 @@ from tileir.lowering.amdgpu.emit.bounds import (
     Bounds,
     BufferOffsets,
     Picked,
-    both,
     dim_value,
     lane_offset,
     scaled,
     stride,
 )
-from tileir.lowering.amdgpu.emit.coords import Coordinate, coordinate, lane, masks, register_table, thread, wave
+from tileir.lowering.amdgpu.emit.coords import Coordinate, coordinate, lane, masks, register_table, wave
 from tileir.lowering.amdgpu.emit.state import State
 from tileir.lowering.amdgpu.emit.tiles import Tile, tied
 from tileir.lowering.amdgpu.emit.writer import Scope, Writer, scalar_type, vector_type
@@ -347,59 +346,7 @@ def owner_test(s: State, layout: Layout) -> str:
     return result
 
 
-def store(s: State, op: Op) -> None:
-    w = s.w
-    t = op.operands[0].tile
-    a = access_of(s, op, t.layout)
-    if t.is_scalar:
-        _store_scalar(s, op, a)
-        return
-    if a.picked is not None:
-        _scatter(s, op, a)
-        return
-    if op.attrs["via"] == "global":
-        _far_store(s, op, a)
-        return
-    layout = t.layout
-    assert layout is not None
-    n = vector_length(s, op, t)
-    tile = s.tile(op.operands[0])
-    bounds = Bounds(s, a, t.shape, [masks(layout, d) for d in range(t.rank)])
-    offsets = BufferOffsets(s, a, bounds, owner_test(s, layout))
-    resource = descriptor(s, a, base_offset(s, a))
-    piece = tile.pieces(w, n)
-    for i, r in enumerate(range(0, layout.num_registers, n)):
-        if r & layout.free.reg:
-            continue  # a copy of another register
-        coords = [coordinate(w, layout, r, d) for d in range(t.rank)]
-        _buffer_store(s, op, to_memory(w, piece(i), t, n), t.elem.run_bytes(n), resource, offsets.get(coords))
-
-
-def _scatter(s: State, op: Op, a: Access) -> None:
-    """Stores to picked rows, each for the lanes that are inside the view."""
-    w, t = s.w, op.operands[0].tile
-    layout = t.layout
-    assert layout is not None
-    n = vector_length(s, op, t)
-    bounds = Bounds(s, a, t.shape, [masks(layout, d) for d in range(t.rank)])
-    owner = owner_test(s, layout)
-    start = base_offset(s, a)
-    piece = s.tile(op.operands[0]).pieces(w, n)
-    size = t.elem.run_bytes(n)
-    for i, r in enumerate(range(0, layout.num_registers, n)):
-        if r & layout.free.reg:
-            continue
-        coords = [coordinate(w, layout, r, d) for d in range(t.rank)]
-        raw = to_memory(w, piece(i), t, n)
-        pointer = address(s, a, start, coords)
-        align = alignment(size)
-        text = (
-            f"llvm.store {raw}, {pointer} {{alignment = {align} : i64{hint(op)}}} : {memory_type(size)}, !llvm.ptr<1>"
-        )
-        w.when(both(w, owner, bounds.test(coords)), text)
-
-
-def _buffer_store(s: State, op: Op, raw: str, size: int, resource: str, offset: str) -> None:
+def buffer_store(s: State, op: Op, raw: str, size: int, resource: str, offset: str) -> None:
     w = s.w
     zero = w.const(0)
     if size == 3:  # no instruction stores three bytes
@@ -411,111 +358,6 @@ def _buffer_store(s: State, op: Op, raw: str, size: int, resource: str, offset: 
     w.line(f"rocdl.raw.ptr.buffer.store {raw}, {resource}, {offset}, {zero}, {policy(w, op)} : {memory_type(size)}")
 
 
-def _far_store(s: State, op: Op, a: Access) -> None:
-    """A store of single elements that is right however far the rows of the tile lie apart.
-
-    Buffer stores drop what is outside without a branch per element, but reach only 2 GiB from their descriptor. So the
-    stores stand in a loop over lanes: if the tile spans less, it runs once for all lanes; else once per lane, with the
-    descriptor at that lane's elements.
-    """
-    w = s.w
-    t = op.operands[0].tile
-    layout = t.layout
-    assert layout is not None
-    contiguous = contiguous_dim(a.type)
-    start = base_offset(s, a)
-    far = w.icmp("ugt", tile_span(s, a, t.elem.bytes), w.const(OUTSIDE, "i64"), "i64")
-    trips = w.select(far, w.const(LANES), w.const(1), "i32")
-    unit = t.elem.unit[0]
-    if unit > 1:
-        vector_length(s, op, t)  # that a lane has whole bytes
-    registers = [r for r in range(0, layout.num_registers, unit) if not r & layout.free.reg]
-    parts: dict[tuple[str, ...], str] = {}
-    for r in registers:
-        bases = [Coordinate(coordinate(w, layout, r, d).base, 0) for d in range(t.rank)]
-        key = tuple(c.base for c in bases)
-        if key not in parts:
-            parts[key] = lane_offset(s, a, bases)
-    body, after = w.label(), w.label()
-    kept = _tied_sources(s, op.operands[0])
-    values, types = _pieces_of(kept)
-    w.branch(body, [w.const(0), *values], ["i32", *types])
-    turn = w.name()
-    w.start(body, [(turn, "i32"), *_enter(w, kept, types)])
-    with s.opaque_symbols():
-        near = w.binary("xor", far, w.const(-1, "i1"), "i1")
-        mine = both(w, w.binary("or", near, w.icmp("eq", lane(w), turn), "i1"), owner_test(s, layout))
-        bounds = Bounds(s, a, t.shape, [masks(layout, d) for d in range(t.rank)])
-        column = a.tile_dims.index(contiguous) if contiguous in a.tile_dims else None
-        offsets = BufferOffsets(s, a, bounds, mine, near, column)
-        tile = s.tile(op.operands[0])
-        by_place: dict[tuple[str, tuple[int, ...]], list[int]] = {}
-        for r in registers:
-            coords = [coordinate(w, layout, r, d) for d in range(t.rank)]
-            steps = tuple(0 if d == column else c.offset for d, c in enumerate(coords))
-            by_place.setdefault((parts[tuple(c.base for c in coords)], steps), []).append(r)
-        for (part, steps), together in by_place.items():  # one descriptor at a time: each takes four scalar registers
-            resource = _turn_descriptor(s, a, start, part, steps, far, turn)
-            for r in together:
-                piece = tile.register(w, r) if unit == 1 else tile.part(w, r // unit, unit)
-                raw = to_memory(w, piece, t, unit)
-                offset = offsets.get([coordinate(w, layout, r, d) for d in range(t.rank)])
-                _buffer_store(s, op, raw, t.elem.run_bytes(unit), resource, offset)
-    following = w.add(turn, 1)
-    more = w.icmp("ult", following, trips)
-    w.cond_branch(more, body, after, ([following, *_pieces_of(kept)[0]], ["i32", *types]))
-    w.start(after)
-    for source in kept:
-        source.in_place = False
-
-
-def _tied_sources(s: State, v: Value) -> list[Tile]:
-    """Tiles tied to a register file from which the pieces of a value are made when they are used.
-
-    A loop that uses such pieces carries them: tied where they stand, each would need a copy that survives to the next trip,
-    and a file that is full has no room for copies."""
-    found: list[Tile] = []
-    tile = s.tile(v)
-    if tile.tie:
-        found.append(tile)
-    elif tile.is_deferred and v.owner is not None and s.is_deferrable(v.owner):
-        for x in v.owner.operands:
-            if not x.tile.is_scalar:
-                found += [t for t in _tied_sources(s, x) if t not in found]
-    return found
-
-
-def _pieces_of(tiles: Sequence[Tile]) -> tuple[list[str], list[str]]:
-    """Pieces of tiles and their MLIR types."""
-    values = [x for t in tiles for x in t.chunks]
-    return values, [vector_type(t.element, t.chunk) for t in tiles for _ in t.chunks]
-
-
-def _enter(w: Writer, tiles: Sequence[Tile], types: Sequence[str]) -> list[tuple[str, str]]:
-    """Block arguments that the pieces of tiles become; from now on a tie replaces its piece."""
-    arguments = [(w.name(), t) for t in types]
-    names = iter(name for name, _ in arguments)
-    for tile in tiles:
-        tile.chunks = [next(names) for _ in tile.chunks]
-        tile.in_place = True
-    return arguments
-
-
-def _turn_descriptor(s: State, a: Access, start: str, part: str, steps: Sequence[int], far: str, turn: str) -> str:
-    """Descriptor for one turn of a far store: at the registers' part of the offset, and for a far tile also at the part
-    of the one lane whose turn it is."""
-    w = s.w
-    low = w.op(f"llvm.trunc {part} : i64 to i32")
-    high = w.op(f"llvm.trunc {w.binary('lshr', part, w.const(32, 'i64'), 'i64')} : i64 to i32")
-    halves = [w.op(f"rocdl.readlane {x}, {turn} : (i32, i32) -> i32") for x in (low, high)]
-    own = w.bitcast(w.pack(halves, "i32"), "vector<2xi32>", "i64")
-    at = w.binary("add", start, w.select(far, own, w.const(0, "i64"), "i64"), "i64")
-    for d, step in zip(a.tile_dims, steps, strict=True):
-        if step:
-            at = w.binary("add", at, scaled(s, w.const(step, "i64"), a.type, d, "i64"), "i64")
-    return descriptor(s, a, at)
-
-
 def tile_span(s: State, a: Access, bytes: int) -> str:
     """Bytes from the first element of an access to the end of the last `bytes` that it touches, i64."""
     w = s.w
@@ -524,21 +366,6 @@ def tile_span(s: State, a: Access, bytes: int) -> str:
         if extent is not None:
             span = w.binary("add", span, scaled(s, w.const(extent - 1, "i64"), a.type, d, "i64"), "i64")
     return span
-
-
-def _store_scalar(s: State, op: Op, a: Access) -> None:
-    """One lane of the workgroup stores a scalar."""
-    w, t = s.w, op.operands[0].tile
-    first = w.icmp("eq", thread(w), w.const(0))
-    inside = Bounds(s, a, (), ()).test([])
-    inside = w.binary("and", inside, first, "i1") if inside else first
-    raw = to_memory(w, s.scalar(op.operands[0]), t, 1)
-    pointer = address(s, a, base_offset(s, a), [])
-    size = t.elem.bytes
-    w.when(
-        inside,
-        f"llvm.store {raw}, {pointer} {{alignment = {size} : i64{hint(op)}}} : {memory_type(size)}, !llvm.ptr<1>",
-    )
 
 
 def accessible(s: State, op: Op, reaches: Sequence[tuple[int | None, ...]] = ()) -> None:
