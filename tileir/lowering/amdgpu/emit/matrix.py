@@ -8,7 +8,6 @@ from typing import Protocol
 
 from tileir.ir.core import Op, Value
 from tileir.ir.diagnostics import error
-from tileir.ir.ops.contract import is_small_float
 from tileir.ir.types import Elem
 from tileir.layout.mfma import elements_per_lane
 from tileir.layout.mma import MmaPlan, MmaStep, mma_plan, scale_registers
@@ -130,26 +129,19 @@ class Product(Protocol):
 def emit_product(s: State, mfma: Mfma, elems: tuple[Elem, Elem], acc_type: str) -> Product:
     """Emits instructions of one kind."""
     w = s.w
-    shape = f"{mfma.m}x{mfma.n}x{mfma.k}"
     sizes = [elements_per_lane(mfma.m, mfma.k)] * 2
     types = [vector_type(scalar_type(e), n) for e, n in zip(elems, sizes, strict=True)]
-
-    def plain(x: str, y: str, c: str, scales: Scales | None = None) -> str:
-        return w.op(f"amdgpu.mfma {shape} {x} * {y} + {c} blgp = none : {types[0]}, {types[1]}, {acc_type}")
-
-    if not is_small_float(elems[0]):
-        return plain
-    words = [words_type(e, n) for e, n in zip(elems, sizes, strict=True)]
+    taken = [operand_type(mfma, e, n) for e, n in zip(elems, sizes, strict=True)]
     kinds: list[str] = []
     if mfma.formats:
         codes = s.target.fact("matrix_formats").value
         assert isinstance(codes, Mapping)
         kinds = [w.const(codes[e.name]) for e in elems]
     count = 3 if not kinds else 6
-    signature = f"({', '.join([*words, acc_type, *['i32'] * count])}) -> {acc_type}"
+    signature = f"({', '.join([*taken, acc_type, *['i32'] * count])}) -> {acc_type}"
 
-    def small(x: str, y: str, c: str, scales: Scales | None = None) -> str:
-        values = [w.bitcast(v, t, to) for v, t, to in zip((x, y), types, words, strict=True)]
+    def product(x: str, y: str, c: str, scales: Scales | None = None) -> str:
+        values = [s.cast_once(v, t, to) for v, t, to in zip((x, y), types, taken, strict=True)]
         zero = w.const(0)
         tail = [zero] * 3
         if kinds:  # scales of 0 stand for none
@@ -157,7 +149,15 @@ def emit_product(s: State, mfma: Mfma, elems: tuple[Elem, Elem], acc_type: str) 
             tail = [*kinds, *(part for register, byte in given for part in (w.const(byte), register))]
         return w.op(f"{mfma.rocdl} {', '.join([*values, c, *tail])} : {signature}")
 
-    return small
+    return product
+
+
+def operand_type(mfma: Mfma, elem: Elem, n: int) -> str:
+    """Type in which an instruction takes `n` elements: as they are, whole words for elements of 8 bits and less, and for bf16 i16 where the
+    intrinsic is older than LLVM's type."""
+    if elem.bits <= 8:
+        return words_type(elem, n)
+    return vector_type("i16" if mfma.intrinsic.endswith(".1k") else scalar_type(elem), n)
 
 
 def _scales(s: State, op: Op, plan: MmaPlan) -> list[Scales]:
@@ -195,7 +195,7 @@ def _scale_registers(s: State, op: Op, number: int) -> list[str]:
 
 
 def words_type(elem: Elem, n: int) -> str:
-    """Type in which the instructions for small floats take `n` elements: one i64, or i32 words."""
+    """Type of `n` elements of at most 8 bits as one i64, or as i32 words."""
     bits = n * elem.bits
     return "i64" if bits == 64 else vector_type("i32", bits // 32)
 

@@ -71,6 +71,7 @@ class State:
     wholly_sparing: bool = field(init=False)  # whether all of the kernel is, because a text that was not took too many
     made_anew: dict[tuple[int, Value], Tile] = field(default_factory=dict[tuple[int, Value], Tile])
     fragment_ties: dict[Value, str] = field(default_factory=dict[Value, str])  # by `fragments.accumulator_ties`
+    casts: dict[tuple[int, str, str], str] = field(default_factory=dict[tuple[int, str, str], str])  # see `cast_once`
     shadow: tuple[int, str, str, str] | None = None  # see `keep_packed`: block, result, its type and register file
     fragment_pins: dict[Value, str] = field(default_factory=dict[Value, str])  # by `fragments.accumulator_pins`
 
@@ -130,6 +131,13 @@ class State:
         if key not in self.copies:
             self.copies[key] = tied(self.w, value, "i32", "v", ordered=True)
         return self.copies[key]
+
+    def cast_once(self, value: str, source: str, target: str) -> str:
+        """A value under another type of the same bits, once for all uses in a block: operands of products have many."""
+        key = self.w.block, value, target
+        if source != target and key not in self.casts:
+            self.casts[key] = self.w.bitcast(value, source, target)
+        return self.casts.get(key, value)
 
     def keep_packed(self) -> None:
         """To be called before arithmetic on pairs of f32 that follows a matrix instruction. LLVM 22 takes packed instructions apart
