@@ -16,6 +16,7 @@ from tileir.ir.types import GlobalType
 from tileir.lowering.amdgpu.emit import (
     assemble,
     atomics,
+    copies,
     fragments,
     functions,
     lanes,
@@ -104,7 +105,7 @@ class _Ops:
             "shared_load_transposed": shared.load_transposed,
             "shared_store": shared.store,
             "copy_async": shared.copy_direct,
-            "copy": shared.copy_elements,
+            "copy": copies.copy_elements,
             "register_map": _nothing,
             "split_registers": fragments.split,
             "join_registers": fragments.join,

@@ -22,13 +22,12 @@ from tileir.lowering.amdgpu.emit.coords import (
     linear,
     masks,
     register_table,
-    thread,
     wave,
 )
 from tileir.lowering.amdgpu.emit.state import State
 from tileir.lowering.amdgpu.emit.tiles import Tile, tied
 from tileir.lowering.amdgpu.emit.writer import scalar_type, vector_type
-from tileir.passes.lds_accesses import access_bytes, copies_by_place, over_buffer
+from tileir.passes.lds_accesses import access_bytes, over_buffer
 from tileir.passes.transposing_reads import addressed_layout
 from tileir.records import dataclass
 
@@ -501,81 +500,6 @@ def _slab_target(s: State, buffer: Value, i: int, pitch: int) -> str:
         number = tied(w, w.op(f"llvm.ptrtoint {first} : {POINTER} to i32"), "i32", "s", ordered=True)
         s.starts[block] = w.op(f"llvm.inttoptr {number} : i32 to {POINTER}")
     return at(s.starts[block])
-
-
-COPY_UNROLL = 8  # elements of a lane in flight in a `copy` loop: hides latency, costs few registers
-
-
-def copy_elements(s: State, op: Op) -> None:
-    """`copy`: a loop in which the threads of the workgroup take consecutive places of the buffer in turn, or consecutive elements
-    of the tile (see `copies_by_place`)."""
-    w = s.w
-    a = views.access_of(s, op)
-    buffer = op.operands[-1]
-    t = buffer.type
-    assert isinstance(t, SharedType)
-    shared = buffer_layout(t)
-    waves, pad = s.kernel.attrs["waves"], op.attrs.get("pad", 0)
-    assert isinstance(waves, int) and isinstance(pad, int | float)
-    threads = waves * views.LANES
-    together, size = t.elem.unit
-    by_place = copies_by_place(t.elem)
-    total = shared.size_bytes // size if by_place else shared.rows * shared.cols // together
-    padded = by_place and shared.size_bytes != shared.image_bytes
-    per_lane = -(-total // threads)
-    unroll = min(COPY_UNROLL, per_lane)
-    trips = -(-per_lane // unroll)
-    start = views.base_offset(s, a)
-    element = views.memory_type(size)
-    body, after = w.label(), w.label()
-    w.branch(body, [w.const(0)], ["i32"])
-    trip = w.name()
-    w.start(body, [(trip, "i32")])
-    first = w.binary("add", w.mul(trip, unroll * threads), thread(w))
-    loaded: list[tuple[str, str, str]] = []
-    for i in range(unroll):
-        index = w.add(first, i * threads)
-        if by_place:
-            at = w.mul(index, size)
-            row, place = lds_sources.place(w, shared, at)
-            col = w.binary("lshr", place, w.const(size.bit_length() - 1))
-        else:
-            row, col = (w.binary(f, index, w.const(shared.cols // together)) for f in ("udiv", "urem"))
-            at = w.binary("add", w.mul(row, shared.row_bytes), w.mul(col, size))
-        coords = [Coordinate(x, 0) for x in _unflatten(s, row, t.shape[:-1])] + [Coordinate(w.mul(col, together), 0)]
-        inside = views.Bounds(s, a, t.shape, [False] * t.rank).test(coords)
-        mine = w.icmp("ult", index, w.const(total))
-        if padded:
-            for x, n in ((row, shared.rows), (col, shared.cols // together)):
-                mine = w.binary("and", mine, w.icmp("ult", x, w.const(n)), "i1")
-        address = views.address(s, a, start, coords)
-        valid = w.binary("and", inside, mine, "i1") if inside else mine
-        address = w.select(valid, address, s.zeros(), "!llvm.ptr<1>")
-        raw = w.op(
-            f"llvm.load {address} {{alignment = {views.alignment(size)} : i64{views.hint(op)}}} : !llvm.ptr<1> -> {element}"
-        )
-        if pad != 0 and inside:
-            outside = views.to_memory(w, s.splat_literal(pad, t.elem, together), TileType(t.elem), together)
-            raw = w.select(inside, raw, outside, element)
-        loaded.append((raw, at, mine))
-    for raw, at, mine in loaded:
-        target = w.op(f"llvm.getelementptr inbounds {base(s, buffer)}[{at}] : ({POINTER}, i32) -> {POINTER}, i8")
-        text = f"llvm.store {raw}, {target} {{alignment = {views.alignment(size)} : i64, {ACCESS_SCOPES}}} : {element}, {POINTER}"
-        w.when("" if trips * unroll * threads == total and not padded else mine, text)
-    following = w.add(trip, 1)
-    more = w.icmp("ult", following, w.const(trips))
-    w.cond_branch(more, body, after, ([following], ["i32"]))
-    w.start(after)
-
-
-def _unflatten(s: State, row: str, shape: tuple[int, ...]) -> list[str]:
-    """Coordinates of a row number along the leading dimensions."""
-    w = s.w
-    out: list[str] = []
-    for n in reversed(shape[1:]):
-        out.append(w.binary("urem", row, w.const(n)))
-        row = w.binary("udiv", row, w.const(n))
-    return [row, *reversed(out)] if shape else []
 
 
 def wait(s: State, op: Op) -> None:
