@@ -33,9 +33,8 @@ from tileir.passes.split_access import contiguous_dim
 from tileir.records import dataclass
 
 WORD = 32  # bits of a register
-TUPLE = 32  # registers that one index reaches: LLVM's largest vector of consecutive ones
-AT_ONCE = 4 * TUPLE  # registers that wait for one loop in such vectors
-SMALLEST = 16  # the next smaller such vector
+TUPLE = 16  # consecutive registers that one index reaches; LLVM takes longer to place more (32 is its most)
+AT_ONCE = 8 * TUPLE  # registers that wait for one loop in such vectors
 FEWEST = 32  # registers for which the loop is smaller than their stores
 
 
@@ -82,7 +81,7 @@ def _registers(s: State, op: Op, source: Value) -> _Registers | None:
         return None
     elements = WORD // bits
     count, rest = divmod(layout.num_registers, elements)
-    if rest or count < FEWEST or count % SMALLEST:
+    if rest or count < FEWEST or count % TUPLE:
         return None
     places = [[coordinate(w, layout, r, d) for d in range(t.rank)] for r in range(layout.num_registers)]
     powers = [1 << j for j in range((layout.num_registers - 1).bit_length())]
@@ -121,7 +120,7 @@ def _rolled(s: State, op: Op, a: Access, registers: _Registers, source: Value, l
         w.branch(words, [w.const(first)], ["i32"])
         number = w.name()
         w.start(words, [(number, "i32")])
-        raw = _elements(s, op, _picked_word(w, tuples, number, first), source, late, registers.elements)
+        raw = _elements(s, op, _picked_word(w, s.tile(source), tuples, number, first), source, late, registers.elements)
         moved = [_spread(w, number, steps) for steps in registers.words]
         bounds = Bounds(s, a, t.shape, [masks(layout, d) for d in range(t.rank)])
         offsets: list[str] = []
@@ -158,36 +157,33 @@ def _rolled(s: State, op: Op, a: Access, registers: _Registers, source: Value, l
         w.start(after)
 
 
-def _tuples(w: Writer, tile: Tile, elements: int, words: range) -> list[tuple[int, str]]:
-    """Some words of a tile in vectors of `TUPLE` or `SMALLEST` registers, with their lengths; a splat is one vector of one."""
+def _tuples(w: Writer, tile: Tile, elements: int, words: range) -> list[str]:
+    """Some words of a tile in vectors of `TUPLE` registers. One word stands for all of a splat."""
     if tile.splat:
-        return [(1, w.bitcast(tile.part(w, 0, elements), vector_type(tile.element, elements), "i32"))]
-    together = tile.chunk if tile.chunk % elements == 0 and tile.chunk // elements <= SMALLEST else elements
+        return [w.bitcast(tile.part(w, 0, elements), vector_type(tile.element, elements), "i32")]
+    together = tile.chunk if tile.chunk % elements == 0 and tile.chunk // elements <= TUPLE else elements
     count = together // elements
     if count & (count - 1):
         together, count = elements, 1
     pieces = tile.get(w, together)
-    found: list[tuple[int, str]] = []
-    at = words.start
-    while at < words.stop:
-        length = TUPLE if words.stop - at >= TUPLE else SMALLEST
+    found: list[str] = []
+    for at in range(words.start, words.stop, TUPLE):
         parts = [
             w.bitcast(piece, vector_type(tile.element, together), vector_type("i32", count))
-            for piece in pieces[at // count : (at + length) // count]
+            for piece in pieces[at // count : (at + TUPLE) // count]
         ]
-        found.append((length, w.pack(parts, "i32") if count == 1 else joined(w, parts, "i32", count)[0]))
-        at += length
+        found.append(w.pack(parts, "i32") if count == 1 else joined(w, parts, "i32", count)[0])
     return found
 
 
-def _picked_word(w: Writer, tuples: Sequence[tuple[int, str]], number: str, first: int) -> str:
+def _picked_word(w: Writer, tile: Tile, tuples: Sequence[str], number: str, first: int) -> str:
     """The word with a number, which is the same in all lanes, of vectors of which the first begins with the word `first`."""
+    if tile.splat:
+        return tuples[0]
     picked = ""
-    for i, (length, words) in enumerate(tuples):
-        if length == 1:
-            return words
-        index = w.binary("and", number, w.const(length - 1))
-        word = w.op(f"llvm.extractelement {words}[{index} : i32] : {vector_type('i32', length)}")
+    index = w.binary("and", number, w.const(TUPLE - 1))
+    for i, words in enumerate(tuples):
+        word = w.op(f"llvm.extractelement {words}[{index} : i32] : {vector_type('i32', TUPLE)}")
         if i:
             before = w.icmp("ult", number, w.const(first + i * TUPLE))
             word = w.select(before, picked, word, "i32")
