@@ -95,3 +95,33 @@ def test_row_sum_chain(rows: int) -> None:
     values = rows * 1024 // 64
     assert values <= int(str(compiled.stats["vgprs"])) <= values + 48
     assert_kept(compiled)
+
+
+def products(tile: int, count: int) -> str:
+    """A loop over products around a loop over k, with so many accumulators that live across both."""
+    n = range(count)
+    head = f"""tileir 1
+kernel @many(%A: global<bf16[L, {tile}, K]>, %B: global<bf16[L, {tile * count}, K]>, %C: global<f32[{tile}, {tile * count}]>, %n: i32) grid(1) {{
+  %z = fill(0.0) : tile<f32[{tile}, {tile}]>
+"""
+    lines = [
+        f"{', '.join(f'%r{i}' for i in n)} = for %l = 0 to %n step 1 carry({', '.join(f'%a{i} = %z' for i in n)}) {{",
+        f"{', '.join(f'%s{i}' for i in n)} = for %k = 0 to K step 32 carry({', '.join(f'%c{i} = %a{i}' for i in n)}) {{",
+        f"%x = load(%A[%l, 0 +: {tile}, %k +: 32])",
+        *(f"%b{i} = load(%B[%l, {i * tile} +: {tile}, %k +: 32])" for i in n),
+        *(f"%d{i} = mma(%x, transpose(%b{i}), %c{i})" for i in n),
+        f"yield {', '.join(f'%d{i}' for i in n)}\n}}",
+        f"yield {', '.join(f'%s{i}' for i in n)}\n}}",
+        *(f"store(%r{i}, %C[0 +: {tile}, {i * tile} +: {tile}])" for i in n),
+    ]
+    return head + "\n".join(lines) + "\n}\n"
+
+
+def test_accumulators_that_do_not_fit_together_are_an_error_at_once() -> None:
+    """Eight of 64 registers each, all alive across two loops: LLVM would work on them for minutes. Half as many rows and columns fit."""
+    with pytest.raises(CompileError) as caught:
+        compile_kernel(parse(products(128, 8), "many.tile"), "many", "gfx950")
+    d = caught.value.diagnostics[0]
+    assert d.code == "E0863" and "about 512 per lane are accumulators that live at the same time" in d.message
+    assert d.loc.line == 15 and len([n for n in d.notes if "takes 64" in n.message]) == 8
+    assert_kept(compile_kernel(parse(products(64, 8), "many.tile"), "many", "gfx942"))

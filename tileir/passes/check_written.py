@@ -19,7 +19,6 @@ from tileir.ir.diagnostics import CompileError, Diagnostic, Note
 from tileir.ir.ops.fragments import part_mask, put_registers
 from tileir.ir.registry import get
 from tileir.ir.types import FragmentType, SharedType
-from tileir.passes.lds_sizes import buffer_bytes
 from tileir.passes.outstanding import LANES, rounds
 from tileir.records import dataclass
 
@@ -49,14 +48,15 @@ class _Follower:
         waves = kernel.attrs.get("waves")
         self.waves = waves if isinstance(waves, int) else 1
         self.found: dict[Op, Diagnostic] = {}
-        self.meeting: dict[Op, list[Op]] = {}  # writes of an allocation, or of one in the same bytes
+        # Writes of each allocation. What is written through another buffer in the same bytes is not there to be read.
+        self.into: dict[Op, list[Op]] = {}
         self.writes = frozenset(op for op in kernel.walk() if _buffers(op)[1])
         allocations = [op for op in kernel.walk() if op.name == "shared_alloc"]
         for op in kernel.walk():
             for v in _buffers(op)[1]:
                 for allocation in allocations:
-                    if v.owner is None or v.owner.regions or _overlap(v.owner, allocation):  # carried: it may be any
-                        self.meeting.setdefault(allocation, []).append(op)
+                    if v.owner is None or v.owner.regions or v.owner is allocation:  # carried: it may be any
+                        self.into.setdefault(allocation, []).append(op)
 
     def block(self, block: Block, before: frozenset[Op], loops: tuple[_Loop, ...]) -> frozenset[Op]:
         """Follows a block. before: writes that may have come; the result: those that may have come behind it."""
@@ -83,7 +83,7 @@ class _Follower:
         return before
 
     def _look(self, read: Op, allocation: Op, before: frozenset[Op]) -> None:
-        all_writes = self.meeting.get(allocation, [])
+        all_writes = self.into.get(allocation, [])
         writes = [op for op in all_writes if op in before]
         if self._complete(writes, allocation):
             return
@@ -164,15 +164,6 @@ def _buffers(op: Op) -> tuple[list[Value], list[Value]]:
         return [], []
     fills = get(op.name).access_position is not None or "write" in effects or "atomic" in effects
     return ([], buffers) if fills else (buffers, [])
-
-
-def _overlap(a: Op, b: Op) -> bool:
-    if a is b:
-        return True
-    x, y = a.attrs.get("offset", -1), b.attrs.get("offset", -1)
-    if not isinstance(x, int) or not isinstance(y, int) or x < 0 or y < 0:
-        return False
-    return x < y + buffer_bytes(b.result.type) and y < x + buffer_bytes(a.result.type)
 
 
 def _defined(loop: Op) -> list[Value]:

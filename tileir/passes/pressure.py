@@ -88,6 +88,9 @@ class Peak:
     most_accumulation: int
     accumulators: int
     """Registers of the largest accumulator."""
+    together: int
+    """The most registers of accumulators that are alive at one product: carried round a loop or products themselves, so that none is
+    there twice."""
     listing: Callable[[], tuple[tuple[Value, int], ...]]
 
     @cached_property
@@ -131,7 +134,7 @@ class _Walk:
         self.uniform = uniform_axes(kernel)
         self.weights: dict[Value, int] = {}
         self.worst: tuple[int, int, Op | None] = (0, 0, None)  # registers of both files at the worst point, and its op
-        self.most_vector = self.most_accumulation = self.accumulators = 0
+        self.most_vector = self.most_accumulation = self.accumulators = self.together = 0
         self._values: list[tuple[Value, int]] = []
         self._noted = 0  # points that were weighed
         self._worst = -1  # the number of the worst of them
@@ -147,7 +150,7 @@ class _Walk:
     def find(self) -> Peak:
         """The worst point."""
         self.block(self._body, set())
-        most = self.most_vector, self.most_accumulation, self.accumulators
+        most = self.most_vector, self.most_accumulation, self.accumulators, self.together
         return Peak(*self.worst, *most, self._list)
 
     def _list(self) -> tuple[tuple[Value, int], ...]:
@@ -238,6 +241,8 @@ class _Walk:
         self.most_accumulation = max(self.most_accumulation, accumulation)
         if op.name == "mma":
             self.accumulators = max(self.accumulators, registers_of(op.result))
+            sums = [v for v in live.values if v in self.files and (v.owner is None or v.owner.name == "mma")]
+            self.together = max(self.together, sum(map(self.weight, sums)))
         self._noted += 1
 
 

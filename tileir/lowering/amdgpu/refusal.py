@@ -45,6 +45,12 @@ def check_pressure(kernel: Kernel, target: Target, module: Module) -> None:
         held, most = worst.accumulators, beside
         place = "accumulators of one product"
         limit = limit if less else f"{waves} waves have room for {beside}"
+    elif worst.together > room - (
+        0 if less else BESIDES
+    ):  # nor can several products theirs: what spills in a loop is an error
+        held, most = worst.together, room - (0 if less else BESIDES)
+        place = "accumulators that live at the same time"
+        limit = limit if less else f"{waves} waves have room for {most}"
     if held <= most or worst.op is None:
         return
     text = f"registers do not suffice: about {held} per lane are {place}; {limit}"
