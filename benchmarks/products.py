@@ -105,10 +105,12 @@ class Product:
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Waves over rows and columns that read least from LDS, at least two of each."""
+        """Waves over rows and columns that read least from LDS – transposing reads bring half as much –, at least two of each where
+        that is no worse."""
         m, n, _ = self.tile
-        found = [(rows, self.waves // rows) for rows in range(2, self.waves // 2 + 1) if self.waves % rows == 0]
-        return min(found, key=lambda g: (m / g[0] + n / g[1], g))
+        found = [(rows, self.waves // rows) for rows in range(1, self.waves + 1) if self.waves % rows == 0]
+        reads_of_row = 2 if self.a_columns else 1
+        return min(found, key=lambda g: (reads_of_row * m / g[0] + n / g[1], min(g) < 2, g))
 
     @property
     def name(self) -> str:

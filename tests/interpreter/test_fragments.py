@@ -156,6 +156,30 @@ def test_copies_by_single_instructions_land_one_by_one() -> None:
         execute(body.replace("VM", "3"), x, np.zeros_like(x))
 
 
+@pytest.mark.parametrize(
+    ("together", "part", "runs"),
+    [(1, 0, [0, 1]), (1, 3, [6, 7]), (2, 0, [0, 2]), (2, 1, [1, 3]), (4, 0, [0, 4]), (4, 3, [3, 7])],
+)
+def test_parts_side_by_side(together: int, part: int, runs: list[int]) -> None:
+    """Which of eight runs of 64 pieces a part fills, of two waves."""
+    lines = "linear(reg = [[0, 1], [0, 2], [64, 0], [128, 0]], lane = [[1, 0], [2, 0], [4, 0], [8, 0], [16, 0], [32, 0]], wave = [[256, 0]])"
+    body = f"""
+  %c = constant<0>() : i32
+  %zero = fill(0.0) : tile<f32[512, 4], {lines}>
+  %s = shared_alloc() : shared<f32[512, 4], rows>
+  shared_store(%zero, %s)
+  wait<lgkm = 0>()
+  barrier()
+  copy_async_part<bytes = 16, part = {part}, together = {together}>(%X[%c +: 512, %c +: 4], %s)
+  wait<vm = 0>()
+  barrier()
+  %y = shared_load(%s) : tile<f32[512, 4], {lines}>
+  store(%y, %Y[%c +: 512, %c +: 4])"""
+    x = np.ones((512, 4), np.float32)
+    y = execute(body, x, np.zeros_like(x), waves=2).reshape(8, -1)
+    assert [i for i, run in enumerate(y) if run.all()] == runs and y.sum() == 2 * 256
+
+
 def test_load_by_single_instructions() -> None:
     """Elements outside the view are zero."""
     body = f"""
@@ -230,7 +254,7 @@ COVERS = {
     "shared_load_fragment": [test_lds_by_single_accesses, test_a_part_that_nobody_wrote],
     "shared_load_transposed_fragment": [test_lds_by_single_accesses],
     "shared_store_fragment": [test_lds_by_single_accesses],
-    "copy_async_part": [test_copies_by_single_instructions_land_one_by_one],
+    "copy_async_part": [test_copies_by_single_instructions_land_one_by_one, test_parts_side_by_side],
     "load_fragment": [test_load_by_single_instructions],
     "fold_fragment": [test_folded_fragments],
     "swap_fragments": [test_swapped_fragments],

@@ -407,8 +407,9 @@ def test_swizzled_buffer_by_hand() -> None:
 
 @pytest.mark.parametrize("tail", ["dword", "dwordx3", "dwordx4", "ubyte", "ushort"])
 @pytest.mark.parametrize("active", EXECS)
-def test_buffer_load_to_lds(tail: str, active: int) -> None:
-    """M0 + lane · size; lanes out of range write zeros, switched-off lanes nothing."""
+@pytest.mark.parametrize("offset", [0, 100])
+def test_buffer_load_to_lds(tail: str, active: int, offset: int) -> None:
+    """M0 + offset + lane · size; lanes out of range write zeros, switched-off lanes nothing."""
     part = spec.LOADS[tail]
     size = max(4, part.bytes)
     b = Bench("gfx950")
@@ -419,7 +420,9 @@ def test_buffer_load_to_lds(tail: str, active: int) -> None:
     b.lds[:] = 0xEE
     b.set_sgpr(124, 512)
     b.exec = active
-    b.must_run(instruction(f"buffer_load_{tail}", v(1), s(4, 4), imm(0), encoding="mubuf", offen=1, lds=1), DONE)
+    load = instruction(f"buffer_load_{tail}", v(1), s(4, 4), imm(0), encoding="mubuf", offen=1, lds=1, offset=offset)
+    b.must_run(load, DONE)
+    offsets += offset
     want = np.full(b.lds.size, 0xEE, np.uint8)
     for lane in range(64):
         if active >> lane & 1:
@@ -429,7 +432,8 @@ def test_buffer_load_to_lds(tail: str, active: int) -> None:
                 at = offsets[lane] + k
                 if at + step <= 1000:
                     data[k : k + step] = memory[at : at + step]
-            want[512 + lane * size : 512 + lane * size + size] = data
+            to = 512 + offset + lane * size
+            want[to : to + size] = data
     assert np.array_equal(b.lds, want)
 
 

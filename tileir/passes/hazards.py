@@ -248,7 +248,7 @@ class Memory:
         op = access.op
         part = op.attrs.get(*_PARTS[op.name]) if op.name in _PARTS else None
         tile = op.operands[2] if op.name == "shared_store_fragment" else None
-        key = (op.name, access.place, access.writes, access.counter, part, tile)
+        key = (op.name, access.place, access.writes, access.counter, part, op.attrs.get("together"), tile)
         first = self._first_alike[access] = self._alike.setdefault(key, access)
         return first
 
@@ -363,6 +363,7 @@ def _parts_of_one(a: Op, b: Op) -> bool:
     ]
     if a.name == "shared_store_fragment":
         same = same and a.operands[2] is b.operands[2]
+    same = same and a.attrs.get("together", 1) == b.attrs.get("together", 1)
     return same and a.attrs.get(name, default) != b.attrs.get(name, default)
 
 

@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from functools import cached_property
 
-from tileir.ir.core import Kernel, Op, Value
+from tileir.ir.core import AttrValue, Kernel, Op, Value
 from tileir.ir.types import SharedType, TileType
 from tileir.passes.lds_accesses import access_bytes, over_buffer
 from tileir.passes.loop_stages import Plan
-from tileir.passes.outstanding import instructions, rounds
+from tileir.passes.outstanding import instructions, rounds, together_of
 from tileir.passes.pressure import budget, registers_of
-from tileir.passes.weave import Piece, Scale, Weave, exact, lags, peak_fragments, weave
+from tileir.passes.weave import Piece, Scale, Weave, exact, lags, peak_fragments, weave, with_longer_slices
 from tileir.records import dataclass
 from tileir.target import Target
 
@@ -36,6 +36,7 @@ RESERVE = 32
 # Part of an iteration over which the loads of the next one's scales are spread, from its beginning on: so early that memory answers
 # before the end, and so late that the registers of the scales before are free.
 SCALES_UNTIL = 0.5
+SETS_OF_TURNS = 2  # stages of loops whose buffers change hands in two groups
 SETS_OF_SCALES = 2  # in registers: of this tile and of the next
 _PARTS = ("mma", "shared_load", "shared_load_transposed", "transpose")
 
@@ -45,7 +46,7 @@ class Iteration:
     """One iteration of the loop of a plan. `accumulators` gives for every product the number of the carried value that it adds to;
     `spare` are registers to leave free beyond the estimate; `lag` says by how many matrix instructions reads come later than while
     the slice before theirs is computed; `apart` by how many the barrier of the first turn follows its wait; `fits` whether registers
-    suffice by estimate."""
+    suffice by estimate, `is_early` whether they do for reads a whole slice ahead."""
 
     plan: Plan
     kernel: Kernel
@@ -56,6 +57,7 @@ class Iteration:
     lag: int = 0
     apart: int = 0
     fits: bool = False
+    is_early: bool = False
 
     def __post_init__(self) -> None:
         """Orders the reads of the first slice by turn, and chooses how late reads come: as early as registers allow."""
@@ -75,7 +77,7 @@ class Iteration:
             for part in order.reads:
                 part.reverse()
             order.reads[0].sort(key=lambda r: ranks[r.load] if self.two_turns else 0)
-            self.fits = True
+            self.fits = self.is_early = True
             return
         possible = lags(order, AHEAD)
         self.lag = next((lag for lag in possible if peak_fragments(order, lag) <= room - self.spare), possible[-1])
@@ -99,7 +101,7 @@ class Iteration:
     @property
     def two_turns(self) -> bool:
         """Whether the buffers change hands in two groups, see `weave`."""
-        return self.plan.depth == 2
+        return self.plan.depth == SETS_OF_TURNS
 
     @cached_property
     def clocks(self) -> float:
@@ -158,6 +160,10 @@ class Iteration:
     def parts(self, copy: Op) -> int:
         """Instructions of a direct copy in a wave."""
         return rounds(copy, self.waves)[1]
+
+    def together(self, copy: Op) -> dict[str, AttrValue]:
+        """See `together_of`."""
+        return together_of(copy, self.waves, self.target)
 
     def certain(self, copy: Op, part: int) -> int:
         """1 for an instruction of a copy that every wave issues, 0 for one that some may skip."""
@@ -257,7 +263,18 @@ def iteration_of(plan: Plan, kernel: Kernel, target: Target, spare: int = 0) -> 
     filled = {fill.operands[-1] for fill in (*plan.copies, *plan.stores)}
     if {load.operands[0] for load in order.read_counts} != filled:
         return "operands of its 'mma' have no stages"
-    return Iteration(plan, kernel, target, order, accumulators, spare)
+    made = Iteration(plan, kernel, target, order, accumulators, spare)
+    if cut is None and plan.copies and plan.depth > SETS_OF_TURNS and plan.loop.attrs.get("pattern") != "ping_pong":
+        least = LONG_SLICE * made.ahead
+        while any(len(part) < least for part in order.slices):
+            order = with_longer_slices(order)
+            if order is None:
+                break
+            longer = Iteration(plan, kernel, target, order, accumulators, spare)
+            if not longer.is_early:
+                break
+            made = longer
+    return made
 
 
 def _accumulators(plan: Plan, products: Sequence[Op]) -> dict[Op, int] | None:

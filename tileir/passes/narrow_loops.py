@@ -8,13 +8,13 @@
     }
 
 becomes the same loop over tiles of 32. The room of LDS then holds twice the stages, each half as large: a buffer is free for the next copy after
-half the time, and copies spread over it. Tiles are cut until LDS holds as many stages as a loop may have – of tiles that go through registers, until it holds
-one –, while rows are at least 64 bytes, half a cache line. By the simulator's model (`docs/scheduling.md`) 256x256x64 loops of four and eight waves
-keep the matrix pipes busy for more of their time so.
+half the time, and copies spread over it. Tiles are cut until LDS holds three stages, which need one turn an iteration instead of two, – of tiles that go
+through registers, until it holds one –, while rows are at least 64 bytes, half a cache line. By the simulator's model (`docs/scheduling.md`) 256x256x64
+loops of four and eight waves keep the matrix pipes busy for more of their time so.
 
 The other way round tiles of short rows are joined: to rows of 64 bytes where they are copied directly, which matrix instructions of 8-bit
-floats need for their full rate; to rows of a cache line where tiles go through registers and then fill more than half of LDS, so that a
-turn of the buffer serves more products.
+floats need for their full rate; to rows of a cache line where LDS holds three stages of them and has no room for a second workgroup either way, or where tiles
+go through registers and then fill more than half of LDS, so that a turn of the buffers serves more products.
 
 Loops that count tiles count elements first (`count_elements`). What the loop computes is the same, so it must end where the tiles end,
 with the view: the last tile of the text may reach further. Loops that find scales by their variable count blocks in the end
@@ -33,6 +33,7 @@ from tileir.passes.mfma_choice import instructions
 from tileir.passes.scaled_products import count_blocks
 from tileir.target import Target
 
+LEAST_STAGES = 3  # of what is copied directly: one turn an iteration is enough for them
 ROW_BYTES = 64  # of a tile of k: what one read of each lane group takes, and half a cache line
 LONG_ROW_BYTES = 128  # of a tile of k that is joined from several: a cache line
 VIA_REGISTERS = "via_registers"
@@ -111,7 +112,7 @@ def _width(loop: Op, target: Target) -> int:
         return 0
     tile = sum(op.result.tile.size * op.result.tile.elem.bytes for op in loads)
     row = min(size * op.result.tile.elem.bytes for op in loads)
-    stages = MOST_DEPTH if direct else 1
+    stages = LEAST_STAGES if direct else 1
     parts = 1
     while target.lds_bytes * parts < stages * tile and not row % (2 * parts * ROW_BYTES):
         if deepest > size // (2 * parts) or (direct and any(d * 2 * parts > MOST_DEPTH for d in depths)):
@@ -127,13 +128,21 @@ def _joined(tile: int, row: int, depths: set[int], target: Target, *, direct: bo
     if row & (row - 1):
         return 0
     if direct:
-        times = ROW_BYTES // row
+        times, most = ROW_BYTES // row, LONG_ROW_BYTES // row
         room = MOST_DEPTH * tile * times <= target.lds_bytes
-        return times if times > 1 and room and not any(d % times or d == times for d in depths) else 0
+        alone = 2 * MOST_DEPTH * tile * max(1, times) > target.lds_bytes  # no second workgroup has room beside
+        if alone and LEAST_STAGES * tile * most <= target.lds_bytes and _divides(most, depths):
+            return most
+        return times if room and _divides(times, depths) else 0
     if not 0 < tile <= target.lds_bytes:
         return 0
     times = min(LONG_ROW_BYTES // row, 1 << (target.lds_bytes // tile).bit_length() - 1)
     return times if times > 1 and 2 * tile * times > target.lds_bytes else 0
+
+
+def _divides(times: int, depths: set[int]) -> bool:
+    """Whether so many tiles may be joined where the text states these numbers of stages."""
+    return times > 1 and not any(d % times or d == times for d in depths)
 
 
 def _deepest(op: Op, target: Target) -> int:

@@ -7,8 +7,9 @@ count 0.
 
 from __future__ import annotations
 
-from tileir.ir.core import Kernel, Op
+from tileir.ir.core import AttrValue, Kernel, Op
 from tileir.ir.types import SharedType
+from tileir.target import Target
 
 LANES = 64
 
@@ -24,6 +25,20 @@ def rounds(copy: Op, waves: int) -> tuple[int, int]:
     size = layout.image_bytes if layout.kind == "slabs" else layout.size_bytes
     each = LANES * piece * waves
     return size // each, -(-size // each)
+
+
+def together_of(copy: Op, waves: int, target: Target) -> dict[str, AttrValue]:
+    """The attribute `together` of the parts of a direct copy: as many as the offset of an instruction reaches and divide the parts, all
+    of which every wave issues; nothing where it is 1."""
+    certain, all_parts = rounds(copy, waves)
+    buffer, piece = copy.operands[-1].type, copy.attrs["bytes"]
+    assert isinstance(buffer, SharedType) and isinstance(piece, int)
+    if buffer.layout is None or certain != all_parts:
+        return {}
+    pitch = buffer.layout.args[1] if buffer.layout.kind == "slabs" else LANES * piece
+    most = 1 + target.direct_to_lds_offset // pitch
+    together = max(n for n in range(1, most + 1) if certain % n == 0)
+    return {"together": together} if together > 1 else {}
 
 
 def instructions(op: Op, kernel: Kernel) -> int:

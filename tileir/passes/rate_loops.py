@@ -24,13 +24,15 @@ def loop_problem(loop: Op, waves_per_simd: int, target: Target) -> Problem | Non
     turn = m.clocks("turn_clocks")
     ops: list[Op] = []
     units: list[Unit] = []
+    in_m0: tuple[Value, int] | None = None
     for op in body.ops:
         unit = _unit(op, target)
         if unit is None:
             if op.regions or (op.name not in _FREE and not _is_scalar(op)):
                 return None
             continue
-        if unit.kind == COPY and op.name == "copy_async_part":  # where it goes to is in M0
+        if unit.kind == COPY and op.name == "copy_async_part" and (target_of_copy := _target(op)) != in_m0:
+            in_m0 = target_of_copy
             ops.append(op)
             units.append(Unit(OTHER, turn))
         ops.append(op)
@@ -60,6 +62,13 @@ def loop_problem(loop: Op, waves_per_simd: int, target: Target) -> Problem | Non
     if waves_per_simd > 1 and not any(u.kind == MEETING for u in units):
         return None
     return Problem(tuple(units), tuple(needs), waves_per_simd, Machine.of(target), (), True, 4)
+
+
+def _target(copy: Op) -> tuple[Value, int]:
+    """What M0 must hold for an instruction of a direct copy: those with the same differ by the offset in the instruction."""
+    part, together = copy.attrs["part"], copy.attrs.get("together", 1)
+    assert isinstance(part, int) and isinstance(together, int)
+    return copy.operands[-1], part // together
 
 
 def _unit(op: Op, target: Target) -> Unit | None:

@@ -129,7 +129,7 @@ class Scheduler(Pipeliner):
         self.put(
             "copy_async_part",
             operands,
-            {"bytes": copy.attrs["bytes"], "part": part, **cache_of(copy)},
+            {"bytes": copy.attrs["bytes"], "part": part, **self.shape.together(copy), **cache_of(copy)},
             None,
             copy,
             "",

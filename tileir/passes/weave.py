@@ -305,6 +305,23 @@ def weave(products: Sequence[Op], inside: set[Op], cut: tuple[int, int] | None =
     return Weave(slices, reads, read_counts, acc_counts) if slices else None
 
 
+def with_longer_slices(order: Weave) -> Weave | None:
+    """The same steps in slices of which two neighbours of one product are one, where they can be paired; None where none can. A wait
+    serves a slice, and what is read for it has the time of the one before."""
+    slices: list[list[Step]] = []
+    reads: list[list[Read]] = []
+    parts = list(zip(order.slices, order.reads, strict=True))
+    while parts:
+        part, needed = parts.pop(0)
+        if parts and {s.mma for s in part} == {s.mma for s in parts[0][0]} and len({s.mma for s in part}) == 1:
+            following = parts.pop(0)[0]
+            part = _ordered([*part, *following])
+            needed = _reads(part, order.read_counts)
+        slices.append(part)
+        reads.append(list(needed))
+    return Weave(slices, reads, order.read_counts, order.acc_counts) if len(slices) < len(order.slices) else None
+
+
 def _cut(steps: list[Step], rows: int, columns: int) -> list[list[Step]] | None:
     """Parts of the accumulator by rows and columns, back and forth so that one operand is kept from part to part; None where the
     fragments do not divide."""

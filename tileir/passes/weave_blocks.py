@@ -31,7 +31,7 @@ from tileir.ir.rewriter import Rewriter, rewrite
 from tileir.ir.types import FragmentType, SharedType, TileType
 from tileir.passes.base import Context, Pass
 from tileir.passes.order_ops import Known, fused, order
-from tileir.passes.outstanding import rounds
+from tileir.passes.outstanding import rounds, together_of
 from tileir.passes.take_apart import Parts
 
 # Direct copies stand in the first part of a run, so that they are under way for as long as possible, but not all at once: each
@@ -188,8 +188,9 @@ class _Weaver:
         assert isinstance(self.waves, int)
         for copy in copies:
             operands = [rw.use(v) for v in copy.operands]
+            together = together_of(copy, self.waves, self.ctx.target)
             for part in range(rounds(copy, self.waves)[1]):
-                attrs: dict[str, AttrValue] = {"bytes": copy.attrs["bytes"], "part": part, **cache_of(copy)}
+                attrs: dict[str, AttrValue] = {"bytes": copy.attrs["bytes"], "part": part, **together, **cache_of(copy)}
                 found.append(Op("copy_async_part", operands, attrs, [], [], copy.spans, copy.loc))
         return found
 

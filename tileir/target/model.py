@@ -163,6 +163,7 @@ class Target:
     lds_read_bytes_per_clock: int
     lds_write_bytes_per_clock: int
     direct_to_lds_bytes: tuple[int, ...]
+    direct_to_lds_offset: int
     vmcnt_max: int
     lgkmcnt_max: int
     expcnt_max: int

@@ -103,7 +103,10 @@ def part_mask(op: Op, lanes: int) -> Array:
     offset = t.layout.offset(rows, cols)
     if t.layout.kind == "slabs":  # parts count pieces of the image; the pitch is that of LDS
         offset = rows * t.layout.row_bytes + cols * t.elem.bits // 8
-    mask: Array = (offset // (width * lanes) == part).reshape(t.shape)
+    together = op.attrs.get("together", 1)
+    assert isinstance(together, int)
+    slabs = offset // (width * LANES)  # those of a wave lie side by side, `together` of them
+    mask: Array = (slabs // (together * lanes // LANES) * together + slabs % together == part).reshape(t.shape)
     return mask
 
 
@@ -319,10 +322,16 @@ def _copy_part(c: Check) -> Sequence[Type]:
 declare(
     OpDef(
         "copy_async_part",
-        "One instruction of a `copy_async`: number `part`, in which every wave fills 64 consecutive pieces of `bytes` of the buffer.",
+        "One instruction of a `copy_async`: number `part`, in which every wave fills 64 consecutive pieces of `bytes` of the buffer. "
+        "Of `together` parts one after the other those of a wave lie side by side, and one value of M0 serves them.",
         ("access", "buffer"),
         _copy_part,
-        attrs=(AttrSpec("bytes", "int", doc="bytes per lane and instruction"), AttrSpec("part", "int"), CACHE_ATTR),
+        attrs=(
+            AttrSpec("bytes", "int", doc="bytes per lane and instruction"),
+            AttrSpec("part", "int"),
+            AttrSpec("together", "int", default=1),
+            CACHE_ATTR,
+        ),
         level="wave",
         effects=frozenset({"read", "write", "async"}),
         category="fragments",

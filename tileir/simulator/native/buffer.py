@@ -175,9 +175,9 @@ def _lower_load(piece: Piece) -> Lower:
 
 
 def _lower_to_lds(inst: Instruction, piece: Piece) -> Op:
-    """Buffer to LDS at ``M0 + lane * size``; lanes outside the range write zeros, switched-off lanes nothing.
+    """Buffer to LDS at ``M0 + offset + lane * size``; lanes outside the range write zeros, switched-off lanes nothing.
 
-    The instruction offset counts for memory only; whether hardware adds it to the LDS address is not documented.
+    The offset of the instruction counts on both sides [CDNA4 ISA, 9.1.9 "Memory Buffer Load to LDS"].
     """
     o = Operands(inst, 0)
     size = max(4, piece.bytes)
@@ -188,7 +188,7 @@ def _lower_to_lds(inst: Instruction, piece: Piece) -> Op:
         buffer = Buffer(b, o, 0)
         whole = Global(b, faults, piece.bytes, writes=False)
         single = Global(b, faults, min(4, piece.bytes), writes=False)
-        base = b.load("i32", b.w, state.M0)
+        base = b.load("i32", b.w, state.M0) + b.slot(OFFSET_SLOT, "i32")
         wg = b.load("ptr", b.w, state.WORKGROUP, 8)
         lds = b.load("ptr", wg, state.WG_LDS, 8)
         limit = b.load("i64", wg, state.WG_LDS_SIZE, 8)

@@ -85,10 +85,12 @@ def beyond(shared: SharedLayout) -> tuple[bool, bool]:
 
 
 @lru_cache(maxsize=256)
-def slabs(shared: SharedLayout, count: int, waves: int, piece: int) -> tuple[tuple[int, int, int], ...]:
+def slabs(shared: SharedLayout, count: int, waves: int, piece: int, together: int) -> tuple[tuple[int, int, int], ...]:
     """For each of the `count` slabs that a wave copies: the first slab with the same source in every lane and wave but for a
-    number of rows and of columns, and these numbers. Such slabs share the registers with their coordinates."""
-    offsets = np.arange(count * waves * WAVE).reshape(count, -1) * piece
+    number of rows and of columns, and these numbers. Such slabs share the registers with their coordinates. Of a wave `together` slabs
+    lie side by side."""
+    order = np.arange(count * waves * WAVE).reshape(count // together, waves, together, WAVE)
+    offsets = order.transpose(0, 2, 1, 3).reshape(count, -1) * piece
     inside = np.minimum(offsets, shared.size_bytes - piece)
     if shared.kind == "blocks":
         rows, places = shared.place_of_offset(inside)

@@ -395,7 +395,28 @@ def slab_sources(s: State, op: Op) -> tuple[tuple[int, int, int], ...]:
     """For each instruction of a direct copy what `lds_sources.slabs` says."""
     shared, piece, waves = _copy_shape(s, op)
     slabs = -(-_copied_bytes(shared) // (views.LANES * piece))
-    return lds_sources.slabs(shared, -(-slabs // waves), waves, piece)
+    return lds_sources.slabs(shared, -(-slabs // waves), waves, piece, _together(op))
+
+
+def _together(op: Op) -> int:
+    """Parts of a direct copy that lie side by side in a wave."""
+    together = op.attrs.get("together", 1)
+    assert isinstance(together, int)
+    return together
+
+
+def copy_pitch(s: State, op: Op) -> int:
+    """Bytes of LDS from one slab of a direct copy to the next."""
+    shared, piece, _ = _copy_shape(s, op)
+    return shared.args[1] if shared.kind == "slabs" else views.LANES * piece
+
+
+def beside(s: State, op: Op) -> int:
+    """Bytes by which the slab of a part lies behind the first of those with which it shares M0: the offset of its instruction, which
+    counts for LDS and for memory."""
+    part = op.attrs.get("part", 0)
+    assert isinstance(part, int)
+    return part % _together(op) * copy_pitch(s, op)
 
 
 def ragged(t: SharedType) -> list[bool]:
@@ -409,14 +430,17 @@ def slab(s: State, op: Op, i: int) -> Slab:
     shared, piece, waves = _copy_shape(s, op)
     size = views.LANES * piece
 
+    together = _together(op)
+
     def number(i: int) -> str:
-        return w.hoist(("slab", i, waves), lambda: w.add(wave(w), i * waves))
+        first = i // together * together * waves + i % together
+        return w.hoist(("slab", i, waves, together), lambda: w.add(w.mul(wave(w), together), first))
 
     def image(i: int) -> str:
         def emit() -> str:
             return w.binary("add", w.mul(number(i), size), w.mul(lane(w), piece))
 
-        return w.hoist(("slab image", i, waves, piece), emit)
+        return w.hoist(("slab image", i, waves, piece, together), emit)
 
     like, rows, cols = slab_sources(s, op)[i]
     row, col = lds_sources.source(w, shared, image(like))
@@ -434,6 +458,7 @@ def copy_direct(s: State, op: Op, part: int | None = None) -> None:
     t = buffer.type
     assert isinstance(t, SharedType)
     shared, piece, _ = _copy_shape(s, op)
+    _check_together(s, op)
     sources = slab_sources(s, op)
     if part is not None and part >= len(sources):
         raise error(
@@ -463,11 +488,10 @@ def copy_direct(s: State, op: Op, part: int | None = None) -> None:
         else:
             assert a is not None and bounds is not None
             offset = views.BufferOffsets(s, a, bounds).get(place.coords)
-        pitch = shared.args[1] if shared.kind == "slabs" else views.LANES * piece
-        target = _slab_target(s, buffer, i, pitch)
-        zero = w.const(0)
+        near = beside(s, op) if stream is not None else 0
+        target = _slab_target(s, buffer, i, copy_pitch(s, op), _together(op), near)
         w.line(
-            f"rocdl.raw.ptr.buffer.load.lds {resource}, {target}, {w.const(piece)}, {offset}, {moved}, {zero}, {views.policy(w, op)} {COPY_SCOPES}"
+            f"rocdl.raw.ptr.buffer.load.lds {resource}, {target}, {w.const(piece)}, {offset}, {moved}, {w.const(near)}, {views.policy(w, op)} {COPY_SCOPES}"
         )
         if after:
             w.branch(after)
@@ -475,8 +499,24 @@ def copy_direct(s: State, op: Op, part: int | None = None) -> None:
             bounds = views.Bounds(s, a, t.shape, ragged(t)) if a is not None else None
 
 
-def _slab_target(s: State, buffer: Value, i: int, pitch: int) -> str:
-    """Where this wave's slab of instruction `i` of a direct copy begins. The first `MOST_TARGETS` of a kernel stay in a scalar
+def _check_together(s: State, op: Op) -> None:
+    """Raises CompileError where parts cannot lie side by side: the offset of an instruction must reach them, and every wave issue all."""
+    shared, piece, waves = _copy_shape(s, op)
+    together, slabs = _together(op), -(-_copied_bytes(shared) // (views.LANES * piece))
+    reach = 1 + s.target.direct_to_lds_offset // copy_pitch(s, op)
+    if together == 1 or (1 < together <= reach and slabs % (together * waves) == 0):
+        return
+    fitting = [str(n) for n in range(1, reach + 1) if slabs % (n * waves) == 0 or n == 1]
+    raise error(
+        "E0722",
+        f"{together} parts of a copy of {slabs} x {views.LANES * piece} bytes by {waves} waves do not lie side by side",
+        op.loc,
+        legal=f"together = {', '.join(fitting)}",
+    )
+
+
+def _slab_target(s: State, buffer: Value, i: int, pitch: int, together: int, near: int) -> str:
+    """Where this wave's slab of instruction `i` of a direct copy begins, less `near`. The first `MOST_TARGETS` of a kernel stay in a scalar
     register each; if all did, loops with many copies would have none left. Those of a loop that loads scales beside, which has twice
     the views, are all computed where they are used."""
     w, waves = s.w, s.kernel.attrs["waves"]
@@ -484,18 +524,20 @@ def _slab_target(s: State, buffer: Value, i: int, pitch: int) -> str:
 
     def start() -> str:
         lds = w.hoist("lds", lambda: w.op(f"llvm.mlir.addressof @lds : {POINTER}"))
-        return w.op(f"llvm.getelementptr inbounds {lds}[{w.mul(wave(w), pitch)}] : ({POINTER}, i32) -> {POINTER}, i8")
+        return w.op(
+            f"llvm.getelementptr inbounds {lds}[{w.mul(wave(w), pitch * together)}] : ({POINTER}, i32) -> {POINTER}, i8"
+        )
 
     def at(pointer: str) -> str:
         return w.op(f"llvm.getelementptr inbounds {pointer}[{constant}] : ({POINTER}) -> {POINTER}, i8")
 
-    first = w.hoist(("slab start", pitch), start)
-    constant = _place_of(buffer) + i * waves * pitch
-    key = "slab target", pitch, constant
+    first = w.hoist(("slab start", pitch, together), start)
+    constant = _place_of(buffer) + (i // together * together * waves + i % together) * pitch - near
+    key = "slab target", pitch, together, constant
     if key in s.targets or len(s.targets) < (0 if s.has_scales else MOST_TARGETS):
         s.targets.add(key)
         return w.hoist(key, lambda: at(first))
-    block = w.block, pitch
+    block = w.block, pitch, together
     if block not in s.starts:  # opaque here, or LLVM would move the sums before the loop, too
         number = tied(w, w.op(f"llvm.ptrtoint {first} : {POINTER} to i32"), "i32", "s", ordered=True)
         s.starts[block] = w.op(f"llvm.inttoptr {number} : i32 to {POINTER}")

@@ -59,8 +59,8 @@ class State:
     )  # `print` and `assert`, numbered in program order
     streams: dict[Op, Stream] = field(default_factory=dict[Op, "Stream"])
     targets: set[object] = field(default_factory=set[object])  # what direct copies fill, as far as it is in registers
-    starts: dict[tuple[int, int], str] = field(
-        default_factory=dict[tuple[int, int], str]
+    starts: dict[tuple[int, int, int], str] = field(
+        default_factory=dict[tuple[int, int, int], str]
     )  # the rest: from where, by block
     copies: dict[tuple[int, str], str] = field(default_factory=dict[tuple[int, str], str])  # see `in_block`
     rows: dict[tuple[int, Op], Scope] = field(default_factory=dict[tuple[int, Op], Scope])  # by block, see `views`

@@ -34,8 +34,9 @@ from tileir.lowering.amdgpu.emit.writer import Scope, scalar_type
 from tileir.passes.split_access import WIDEST
 from tileir.records import dataclass
 
-# Bytes that the scalar offset may grow to, and that one tile may span: both together stay within every descriptor.
-REACH = views.OUTSIDE // 2
+# Bytes that the scalar offset may grow to, and that one tile may span: both together stay within every descriptor, also of one that
+# begins before its tile by what offsets in instructions add (of 12 bits).
+REACH = views.OUTSIDE // 2 - (1 << 12)
 # Vector registers of a lane for the offsets of its pieces, and scalar ones (in descriptors, of four each): what comes after that
 # in a loop computes its addresses in it. A wave that has a SIMD to itself has twice the registers.
 MOST_PIECES = 32
@@ -78,13 +79,12 @@ class Moving:
 
 @dataclass(frozen=True)
 class Served:
-    """An access of the inner loop: its descriptor in words (see `views.as_words`), the number of the counter that it adds, what
-    it adds besides (bytes: a number or an i32 value), and the offsets of its pieces."""
+    """An access of the inner loop: its descriptor in words (see `views.as_words`), the number of the counter that it adds, and the
+    offsets of its pieces."""
 
     op: Op
     resource: str
     counter: int
-    distance: int | str
     pieces: tuple[str, ...]
 
 
@@ -239,6 +239,7 @@ def prepare(s: State, accesses: list[Moving], loop: Op, k: str, end: str) -> Pla
         room = _Room(s, loop, k, end, REACH >> counters.shift)
         terms = _Terms(s)
         resources: dict[tuple[object, ...], tuple[str, int]] = {}
+        before: dict[tuple[object, ...], int] = {}  # bytes from where a descriptor begins to its first tile
         distances: dict[object, int | str] = {}
         served: list[Served] = []
         for m in accesses:
@@ -250,21 +251,35 @@ def prepare(s: State, accesses: list[Moving], loop: Op, k: str, end: str) -> Pla
                 first = min((x for x in accesses if x.group == m.group), key=lambda x: x.constant)
                 origin = _access(s, first, loop, k, terms)
                 room.limit(origin, first, _extent(accesses, m.group))
-                words = views.as_words(s, views.descriptor(s, origin, views.base_offset(s, origin)))
+                begin = views.base_offset(s, origin)
+                before[m.group] = max(_beside(s, x.op) for x in accesses if x.group == m.group)
+                if before[m.group]:
+                    begin = w.binary("sub", begin, w.const(before[m.group], "i64"), "i64")
+                words = views.as_words(s, views.descriptor(s, origin, begin))
                 resources[m.group] = words, first.constant
             words, lowest = resources[m.group]
             with w.local(stretches[m.group]):
                 places, holes, shape = PLACES[m.op.name](s, m.op)
                 offsets = views.BufferOffsets(s, a, views.Bounds(s, a, shape, holes))
                 pieces = tuple(_lowest_outside(s, offsets.get(place)) for place in places)
-            apart = m.constant - lowest
-            key = _distance(m), apart
-            if key not in distances:
-                distances[key] = _bytes(s, m, apart)
-            served.append(Served(m.op, words, counters.of(m), distances[key], pieces))
+                key = _distance(m), m.constant - lowest
+                if key not in distances:
+                    distances[key] = _bytes(s, m, m.constant - lowest)
+                more, apart = before[m.group] - _beside(s, m.op), distances[key]
+                if isinstance(apart, int):
+                    more += apart
+                else:
+                    pieces = tuple(w.binary("add", piece, apart) for piece in pieces)
+                pieces = tuple(w.add(piece, more) if more else piece for piece in pieces)
+            served.append(Served(m.op, words, counters.of(m), pieces))
         w.loc = loop.loc
         last = w.op(f"rocdl.readfirstlane {w.mul(room.rounds, 1 << counters.shift)} : i32")
     return Plan(tuple(served), counters.steps(), counters.shift, last)
+
+
+def _beside(s: State, op: Op) -> int:
+    """What the offset in an instruction adds to the address in memory."""
+    return shared.beside(s, op) if op.name == "copy_async_part" else 0
 
 
 def _lowest_outside(s: State, offset: str) -> str:
@@ -284,14 +299,8 @@ def _places(s: State) -> dict[object, str]:
 
 def enter(s: State, plan: Plan, counters: Sequence[str]) -> None:
     """Tells the accesses of the inner loop, which begins here, their addresses in an iteration with these counters."""
-    w = s.w
-    sums: dict[tuple[int, int | str], str] = {}
     for x in plan.served:
-        key = x.counter, x.distance
-        if key not in sums:
-            counter, more = counters[x.counter], x.distance
-            sums[key] = w.add(counter, more) if isinstance(more, int) else w.binary("add", counter, more)
-        s.streams[x.op] = Stream(views.from_words(s, x.resource), sums[key], x.pieces)
+        s.streams[x.op] = Stream(views.from_words(s, x.resource), counters[x.counter], x.pieces)
 
 
 def _bytes(s: State, m: Moving, elements: int) -> int | str:
