@@ -85,7 +85,9 @@ def beyond(shared: SharedLayout) -> tuple[bool, bool]:
 
 
 @lru_cache(maxsize=256)
-def slabs(shared: SharedLayout, count: int, waves: int, piece: int, together: int) -> tuple[tuple[int, int, int], ...]:
+def slabs(
+    shared: SharedLayout, count: int, waves: int, piece: int, together: int = 1
+) -> tuple[tuple[int, int, int], ...]:
     """For each of the `count` slabs that a wave copies: the first slab with the same source in every lane and wave but for a
     number of rows and of columns, and these numbers. Such slabs share the registers with their coordinates. Of a wave `together` slabs
     lie side by side."""
