@@ -147,8 +147,8 @@ def shared_load(s: State, op: Op) -> None:
     address = shared.read_address(s, buffer, layout, _at(op), buffer.type)
     if t.elem.name == SCALE:
         raise s.unsupported(f"'{op.name}' of {t}", op.loc, "scales by 'load_fragment'")
-    text = f"llvm.load {address} {{alignment = {width} : i64, {shared.ACCESS_SCOPES}}} : {shared.POINTER} -> {mlir_type(t)}"
-    s.values[op.result] = shared.without_holes(s, layout, _at(op), s.w.op(text), t.elem, t.count)
+    text = f"llvm.load {address} {{alignment = {width} : i64, {shared.ACCESS_SCOPES}}} : {shared.POINTER} -> "
+    s.values[op.result] = shared.without_holes(s, layout, _at(op), s.w.load(text, mlir_type(t)), t.elem, t.count)
 
 
 def shared_load_transposed(s: State, op: Op) -> None:

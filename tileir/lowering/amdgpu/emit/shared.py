@@ -287,9 +287,8 @@ def load(s: State, op: Op) -> None:
     def read(i: int) -> str:
         r = registers[i]
         address = read_address(s, op.operands[0], layout, r, shared)
-        piece = w.op(
-            f"llvm.load {address} {{alignment = {width} : i64, {ACCESS_SCOPES}}} : {POINTER} -> {vector_type(element, n)}"
-        )
+        text = f"llvm.load {address} {{alignment = {width} : i64, {ACCESS_SCOPES}}} : {POINTER} -> "
+        piece = w.load(text, vector_type(element, n))
         return without_holes(s, layout, r, piece, t.elem, n)
 
     _read(s, op, n, read)
@@ -328,7 +327,7 @@ def load_transposed(s: State, op: Op) -> None:
         address = read_address(s, op.operands[0], source, registers[i])
         value = w.op(f"rocdl.ds.read.tr{t.elem.bits}.b64 {address} {{{ACCESS_SCOPES}}} : {POINTER} -> {raw}")
         if raw != piece:
-            value = w.op(f"llvm.bitcast {value} : {raw} to {piece}")
+            value = w.bitcast(value, raw, piece)
         return without_holes(s, layout, registers[i], value, t.elem, n)
 
     _read(s, op, n, read)

@@ -40,11 +40,27 @@ def scalar_type(elem: Elem) -> str:
     return MLIR_TYPES.get(elem.name, "i8")
 
 
+WORD = 4
+"""Bytes of a register."""
+
+
 def vector_type(element: str, n: int) -> str:
     """MLIR type of a piece: `element` itself for n = 1, else a vector of it; what `packed` says for its types."""
     if element in packed.WIDTHS:
         return packed.piece_type(element, n)
     return element if n == 1 else f"vector<{n}x{element}>"
+
+
+@lru_cache(maxsize=256)
+def whole_words(type: str) -> str:
+    """The type in which a value goes from block to block: bytes as words of four. LLVM takes vectors of bytes apart that are alive
+    in several blocks, one register a byte, and puts them together again behind every jump."""
+    if not type.startswith("vector<") or not type.endswith("xi8>"):
+        return type
+    count = int(type[len("vector<") : -len("xi8>")])
+    if count % WORD:
+        return type
+    return vector_type("i32", count // WORD)
 
 
 def fragment_type(elem: Elem, n: int) -> str:
@@ -83,6 +99,9 @@ class Writer:
     _loops: int = 0
     _local: Scope | None = None  # where hoisted values of the current stretch stand, if they are its own
     masks: dict[object, int] = field(default_factory=dict[object, int])  # bits that a hoisted value can have set
+    _casts: dict[str, tuple[str, str]] = field(
+        default_factory=dict[str, "tuple[str, str]"]
+    )  # what was cast, of which type
     _locs: dict[tuple[str, int, int], int] = field(default_factory=dict[tuple[str, int, int], int])
     _last_loc: tuple[Loc | None, str] = (None, "")  # and its text, which many lines have in common
 
@@ -212,12 +231,22 @@ class Writer:
 
     def start(self, label: str, args: Sequence[tuple[str, str]] = ()) -> None:
         """Begins a block; `args` are (name, type) pairs."""
-        text = ", ".join(f"{n}: {t} {self.loc_text()}" for n, t in args)
+        arrive = [(n, t) if whole_words(t) == t else (self.name(), whole_words(t)) for n, t in args]
+        text = ", ".join(f"{n}: {t} {self.loc_text()}" for n, t in arrive)
         self.body.append(f"    {label}{f'({text})' if args else ''}:")
         self.block = self._blocks = self._blocks + 1
+        for (n, t), (words, held) in zip(args, arrive, strict=True):
+            if n != words:
+                self.line(f"{n} = llvm.bitcast {words} : {held} to {t}")
+                self._casts[n] = words, held
 
     def branch(self, label: str, values: Sequence[str] = (), types: Sequence[str] = ()) -> None:
-        self.line(f"llvm.br {label}{_block_args(values, types)}")
+        self.line(f"llvm.br {label}{self._handed(values, types)}")
+
+    def _handed(self, values: Sequence[str], types: Sequence[str]) -> str:
+        """Values on their way to a block, as text."""
+        held = [whole_words(t) for t in types]
+        return _block_args([self.bitcast(v, t, h) for v, t, h in zip(values, types, held, strict=True)], held)
 
     def cond_branch(
         self,
@@ -227,7 +256,8 @@ class Writer:
         then_args: tuple[Sequence[str], Sequence[str]] = ((), ()),
         other_args: tuple[Sequence[str], Sequence[str]] = ((), ()),
     ) -> None:
-        self.line(f"llvm.cond_br {condition}, {then}{_block_args(*then_args)}, {other}{_block_args(*other_args)}")
+        first, second = self._handed(*then_args), self._handed(*other_args)
+        self.line(f"llvm.cond_br {condition}, {then}{first}, {other}{second}")
 
     def when(self, condition: str, text: str) -> None:
         """A statement without result that runs only in the lanes where `condition` holds ("": in all)."""
@@ -282,13 +312,30 @@ class Writer:
         return self.op(f'llvm.icmp "{predicate}" {a}, {b} : {type}')
 
     def select(self, c: str, a: str, b: str, type: str, condition: str = "i1") -> str:
-        return self.op(f"llvm.select {c}, {a}, {b} : {condition}, {type}")
+        words = whole_words(type) if condition == "i1" else type
+        if words != type:  # LLVM would choose byte by byte
+            a, b = self.bitcast(a, type, words), self.bitcast(b, type, words)
+        chosen = self.op(f"llvm.select {c}, {a}, {b} : {condition}, {words}")
+        return self.bitcast(chosen, words, type)
 
     def to_i64(self, a: str, type: str) -> str:
         return a if type == "i64" else self.op(f"llvm.sext {a} : {type} to i64")
 
     def bitcast(self, a: str, source: str, target: str) -> str:
-        return a if source == target else self.op(f"llvm.bitcast {a} : {source} to {target}")
+        """A value as another type; what was cast from that type is the value before."""
+        if source == target:
+            return a
+        before = self._casts.get(a)
+        if before is not None and before[1] == target:
+            return before[0]
+        name = self.op(f"llvm.bitcast {a} : {source} to {target}")
+        self._casts[name] = a, source
+        return name
+
+    def load(self, text: str, type: str) -> str:
+        """A load, whose text ends with the type: of whole words where it brings as many bytes."""
+        words = whole_words(type)
+        return self.bitcast(self.op(f"{text}{words}"), words, type)
 
     def extract(self, vector: str, i: int, type: str) -> str:
         return self.op(f"llvm.extractelement {vector}[{self.const(i)} : i32] : {type}")

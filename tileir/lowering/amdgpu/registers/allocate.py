@@ -16,6 +16,9 @@ from tileir.lowering.amdgpu.registers.liveness import Liveness
 from tileir.lowering.amdgpu.registers.text import Function
 from tileir.lowering.amdgpu.registers.values import Registers
 
+NONE_WHOLE = 1 << 16
+"""Wider than any row: a register whose value is dead serves another, whatever its neighbours hold."""
+
 
 class Rows:
     """Registers of a function joined to rows."""
@@ -89,8 +92,9 @@ class Rows:
         return True
 
 
-def allocate(rows: Rows, file: str, *, backwards: bool) -> int:
-    """Registers of a file that the rows take. `backwards` is LLVM's option `-greedy-reverse-local-assignment`."""
+def allocate(rows: Rows, file: str, *, backwards: bool, widest: int = NONE_WHOLE) -> int:
+    """Registers of a file that the rows take. `backwards` is LLVM's option `-greedy-reverse-local-assignment`. Rows of `widest` and
+    more keep all their registers while any of them is alive."""
     waiting: list[tuple[tuple[int, bool, int, int], int, list[tuple[int, int]]]] = []
     for leader, lanes in rows.lanes.items():
         if rows.file[leader] != file:
@@ -103,7 +107,9 @@ def allocate(rows: Rows, file: str, *, backwards: bool) -> int:
         first, last = (alive & -alive).bit_length() - 1, alive.bit_length() - 1
         local = rows.in_one_block(first, last)
         when = (-last if backwards else first) if local else -alive.bit_count()
-        waiting.append(((-width, local, when, leader), width, [(at - low, b) for at, b in lanes.items()]))
+        whole = width >= widest
+        places = [(at - low, alive if whole else bits) for at, bits in lanes.items()]
+        waiting.append(((-width, local, when, leader), width, places))
     waiting.sort(key=lambda x: x[0])
     taken: list[int] = []
     most = 0

@@ -20,7 +20,7 @@ from tileir.ir.types import FragmentType, TileType
 from tileir.lowering.amdgpu.emit.kernel import emit_module
 from tileir.lowering.amdgpu.registers.liveness import profile
 from tileir.lowering.amdgpu.registers.predict import Prediction, predict
-from tileir.lowering.amdgpu.registers.select import MATERIALISED
+from tileir.lowering.amdgpu.registers.select import MATERIALISED, SCALAR_CONSTANT
 from tileir.lowering.amdgpu.registers.text import Instruction
 from tileir.lowering.amdgpu.registers.values import ACCUMULATION, MASK, SCALAR, VECTOR
 from tileir.records import dataclass
@@ -231,7 +231,7 @@ class _Reader:
         return _name(op), role, op.loc.line
 
     def _role(self, i: Instruction, op: Op) -> str:
-        if i.op in (MATERIALISED, "llvm.mlir.constant"):
+        if i.op in (MATERIALISED, SCALAR_CONSTANT, "llvm.mlir.constant"):
             return LITERAL
         kind = self.registers.kinds.get(i.result)
         if kind == MASK:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 
 from tileir.lowering.amdgpu.registers.liveness import liveness, profile, row_of
+from tileir.lowering.amdgpu.registers.select import SCALAR_CONSTANT
 from tileir.lowering.amdgpu.registers.text import EFFECTS, Block, Function, Instruction
 from tileir.lowering.amdgpu.registers.values import VECTOR, Registers
 
@@ -123,6 +124,8 @@ def share(function: Function) -> None:
             i.operands = [same.get(v, v) for v in i.operands]
             if i.result and not i.op.startswith(_STAY):
                 key = _NAMES.sub(lambda m: same.get(m[0], m[0]), i.text)
+                if i.op == SCALAR_CONSTANT and i.type is not None and i.type.dwords == 1:  # a move: only within a block
+                    key = f"{i.block} {key}"
                 if key in known:
                     same[i.result] = known[key]
                     continue

@@ -17,7 +17,7 @@ from tileir.lowering.amdgpu.registers.allocate import Rows, allocate
 from tileir.lowering.amdgpu.registers.liveness import Liveness, liveness, profile
 from tileir.lowering.amdgpu.registers.motion import early_loads, hoist, share
 from tileir.lowering.amdgpu.registers.select import select
-from tileir.lowering.amdgpu.registers.text import Function, read
+from tileir.lowering.amdgpu.registers.text import Function, Instruction, read
 from tileir.lowering.amdgpu.registers.values import ACCUMULATION, MASK, SCALAR, VECTOR, Registers
 from tileir.records import dataclass
 from tileir.target import Target
@@ -27,12 +27,14 @@ from tileir.target import Target
 # Registers inside operations that become several instructions (64-bit products, conversions). Without matrix instructions the
 # scheduler makes up for them.
 BESIDES_VECTOR = 3
+# LLVM places little into an accumulator of which a part is dead, as long as there are registers besides.
+ACCUMULATOR = 16
 # VCC, FLAT_SCRATCH and XNACK_MASK are counted with the scalar registers (LLVM: getNumExtraSGPRs).
 EXTRA_SCALAR = 6
 # With matrix instructions: what is in between.
 BESIDES_SCALAR = 1
 # A mask of lanes; the scheduler, which runs for kernels without matrix instructions, lets half of those of a block wait.
-PAIR = 2
+PAIR, DESCRIPTOR = 2, 4
 MOST_SCALAR = 106
 """100 + VCC and the others: what a wave of gfx9 can address (CDNA3 ISA, 3.6)."""
 _WAVE = 64
@@ -67,12 +69,12 @@ def predict(text: str, target: Target) -> Prediction:
     share(function)
     hoist(function, pressure_limit(function, target))
     share(function)
-    most, masks = 0, 0
+    most, waiting = 0, 0
     if not function.has_products:
         registers = Registers(function)
         most = _scheduled(max(profile(liveness(function, registers), registers, VECTOR), default=0), target)
         early_loads(function)
-        masks = max(sum(registers.kinds.get(i.result) == MASK for i in b.instructions) for b in function.blocks)
+        waiting = max(sum(_waits(i, registers) for i in b.instructions) for b in function.blocks)
     registers = Registers(function)
     live = liveness(function, registers)
     rows = Rows(function, registers, live)
@@ -80,15 +82,24 @@ def predict(text: str, target: Target) -> Prediction:
         allocate(rows, file, backwards=function.has_products) for file in (VECTOR, ACCUMULATION, SCALAR)
     )
     if function.has_products:
+        whole = allocate(rows, VECTOR, backwards=True, widest=ACCUMULATOR)
+        vector = min(whole, max(vector, target.max_arch_vgprs))
         vector, scalar = vector + BESIDES_VECTOR, scalar + BESIDES_SCALAR
         if accumulation:
             vector = -(-vector // 4) * 4
     else:
         vector = min(vector, most)
-        scalar += masks * PAIR // 2
+        scalar += waiting // 2
     vector, accumulation = max(vector, _pinned(text, "v")), max(accumulation, _pinned(text, "a"))
     scalar = min(MOST_SCALAR, scalar + EXTRA_SCALAR)
     return Prediction(vector, accumulation, scalar, function, registers, live)
+
+
+def _waits(i: Instruction, registers: Registers) -> int:
+    """Scalar registers that the scheduler lets wait for what uses them: masks of lanes and descriptors."""
+    if registers.kinds.get(i.result) == MASK:
+        return PAIR
+    return DESCRIPTOR if i.op == "rocdl.make.buffer.rsrc" else 0
 
 
 def _pinned(text: str, file: str) -> int:

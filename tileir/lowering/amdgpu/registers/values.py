@@ -232,6 +232,8 @@ class _Kinds:
             return CONSTANT
         if op.startswith("vector."):
             return VECTOR
+        if op.startswith("scalar."):
+            return SCALAR
         if op.startswith(_UNIFORM):
             return SCALAR
         if i.is_product:
