@@ -132,6 +132,20 @@ def test_eight_accumulators_across_an_outer_loop(chip: str) -> None:
     assert [stats[k] for k in SPILLS] == [0, 0, 0]
 
 
+@pytest.mark.parametrize("chip", [CHIPS[0], pytest.param(CHIPS[1], marks=pytest.mark.nightly)])
+def test_what_exceeds_the_registers_by_little_is_an_error_at_once(chip: str) -> None:
+    """Eight accumulators of 64 registers in a wave of 512: LLVM would work on the spills for minutes."""
+    text = eight_accumulators().replace("cdiv(N, 64)) {", "cdiv(N, 64)) with(waves = 1) {")
+    start = time.process_time()
+    with pytest.raises(CompileError) as caught:
+        compiled(text, chip)
+    assert time.process_time() - start < 5
+    (d,) = caught.value.diagnostics
+    assert d.code == "E0863" and "are in use here; 1 waves have 512 each" in d.message
+    assert " mma(" in text.splitlines()[d.loc.line - 1] or "load(" in text.splitlines()[d.loc.line - 1]
+    assert any("hold the value of %" in n.message for n in d.notes)
+
+
 @pytest.mark.parametrize("chip", CHIPS)
 def test_operands_of_three_stages_wait_in_registers(chip: str) -> None:
     schedule = f"\nschedule @s of @gemm for {chip} {{\n  waves %acc 2 x 2\n  stage %a, %b in shared depth 3 via_registers\n}}\n"

@@ -10,7 +10,7 @@ from tileir.lowering.amdgpu.registers.allocate import Rows, allocate
 from tileir.lowering.amdgpu.registers.liveness import liveness, profile
 from tileir.lowering.amdgpu.registers.motion import early_loads, hoist, loops, share
 from tileir.lowering.amdgpu.registers.predict import predict, pressure_limit
-from tileir.lowering.amdgpu.registers.select import MATERIALISED, select
+from tileir.lowering.amdgpu.registers.select import CROSS, MATERIALISED, SCALAR_CONSTANT, select
 from tileir.lowering.amdgpu.registers.text import Function, read, type_of
 from tileir.lowering.amdgpu.registers.values import ACCUMULATION, MASK, SCALAR, VECTOR, Registers, kinds_of
 from tileir.target import get
@@ -145,6 +145,69 @@ def test_addends_of_wide_products_are_pairs() -> None:
         select(f)
         made = [i.type for i in f.instructions() if i.op == MATERIALISED]
         assert [t.dwords for t in made if t is not None] == [2] * pairs
+
+
+def test_literals_come_from_scalar_registers() -> None:
+    """A constant that two instructions use, or that a 64-bit one does, or `v_mul_lo_u32`; not that of one short instruction."""
+
+    def selected(*lines: str) -> int:
+        f = function(THREAD, "%k = llvm.mlir.constant(1000 : i32) : i32", *lines, "llvm.return")
+        select(f)
+        return sum(i.op == SCALAR_CONSTANT for i in f.instructions())
+
+    add = ("%a = llvm.add %t, %k : i32", STORE.format("%a", "i32"))
+    again = ("%b = llvm.xor %t, %k : i32", STORE.format("%b", "i32"))
+    assert (selected(*add), selected(*add, *again)) == (0, 2)
+    assert selected("%m = llvm.mul %t, %k : i32", STORE.format("%m", "i32")) == 1
+    wide = (
+        "%w = llvm.sitofp %t : i32 to f64",
+        "%c = llvm.mlir.constant({} : f64) : f64",
+        "%p = llvm.fmul %w, %c : f64",
+        STORE.format("%p", "f64"),
+    )
+    for bits, count in (("0x400921FB54442D18", 1), ("0x3FF0000000000000", 0)):
+        assert selected(*(x.format(bits) for x in wide)) == count
+
+
+def test_cross_products_are_kept_where_several_sums_use_a_product() -> None:
+    def kept(sums: int) -> int:
+        lines = ["%w = llvm.sext %t : i32 to i64", "%s = llvm.sext %sym_N : i32 to i64", "%m = llvm.mul %w, %s : i64"]
+        for i in range(sums):
+            lines += [f"%d{i} = llvm.add %m, %w : i64", f"%p{i} = llvm.getelementptr %arg_X[%d{i}] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i8"]  # fmt: skip
+            lines += [f"%l{i} = llvm.load %p{i} : !llvm.ptr<1> -> i32", STORE.format(f"%l{i}", "i32")]
+        f = function(THREAD, *lines, "llvm.return")
+        select(f)
+        made = [i.result for i in f.instructions() if i.op == CROSS]
+        uses = [i for i in f.instructions() if i.op == "llvm.load" and set(made) & set(i.operands)]
+        assert len(uses) == sums * len(made)
+        return len(made)
+
+    assert (kept(1), kept(2)) == (0, 1)
+
+
+def test_wide_rows_can_keep_what_is_dead() -> None:
+    """A vector of four, of which one element is used late, and four others then: they fit into the dead ones, or do not."""
+    loads = [f"%l{i} = rocdl.raw.ptr.buffer.load %arg_X, %t, %one, %one : vector<4xi32>" for i in range(2)]
+    zero = "%zero = llvm.mlir.constant(0 : i32) : i32"
+    take = "%e{0} = llvm.extractelement %l{0}[%zero : i32] : vector<4xi32>"
+    f = function(
+        THREAD, ONE, zero, loads[0], take.format(0), loads[1], STORE.format("%l1", "vector<4xi32>"), STORE.format("%e0", "i32"), "llvm.return",
+    )  # fmt: skip
+    registers = Registers(f)
+    rows = Rows(f, registers, liveness(f, registers))
+    tight, whole = (allocate(rows, VECTOR, backwards=True, widest=w) for w in (5, 4))
+    assert tight < whole == 8
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_bytes_pass_from_block_to_block_as_words(chip: str) -> None:
+    """Vectors of bytes would be taken apart, one register a byte."""
+    compiled = library("gemm_int8", chip, BM=64, BN=64)
+    assert compiled.final is not None
+    text = emit_module(compiled.final, get(chip))
+    heads = [line for line in text.splitlines() if line.lstrip().startswith("^")]
+    jumps = [line for line in text.splitlines() if " llvm.br " in line or " llvm.cond_br " in line]
+    assert heads and jumps and not any("xi8>" in line for line in (*heads, *jumps))
 
 
 def test_loads_come_early_but_not_past_barriers() -> None:
