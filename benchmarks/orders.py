@@ -29,7 +29,13 @@ ATTENTION = (
     ("attention_lazy", "gfx942", {"D": 128, "AWAY": True}),
     ("attention_prescaled", "gfx942", {"D": 128}),
 )
-GEMM = (("gfx950", "2 x 2"), ("gfx950", "2 x 4"), ("gfx942", "2 x 4"))
+GEMM = (
+    ("gfx950", "2 x 2", ""),
+    ("gfx950", "2 x 4", ""),
+    ("gfx942", "2 x 4", ""),
+    ("gfx950", "2 x 4", "ping_pong"),
+    ("gfx942", "2 x 4", "ping_pong"),
+)
 TEXT = """tileir 1
 
 kernel @gemm(%A: global<bf16[M, K]>, %B: global<bf16[N, K]>, %C: global<f32[M, N]>) grid(cdiv(M, 256), cdiv(N, 256)) {
@@ -56,11 +62,15 @@ def rows() -> Iterator[tuple[str, str]]:
             words = re.search(r"order of (\d+) instructions .* takes (.*)", message)
             assert words is not None
             yield shown, f"{words[1]:>4}  {words[2]}"
-    for chip, waves in GEMM:
-        text = f"{TEXT}\nschedule @s of @gemm for {chip} {{\n  waves %acc {waves}\n}}\n"
+    for chip, waves, pattern in GEMM:
+        asked = f"  loop %k pattern {pattern}\n" if pattern else ""
+        text = f"{TEXT}\nschedule @s of @gemm for {chip} {{\n  waves %acc {waves}\n{asked}}}\n"
         made = run_pipeline(parse(text, "gemm.tile"), "", chip, stop_after="pipeline-loops")
         for _, solution in rate(made.kernel, made.context.target):
-            yield f"gemm {chip}, waves {waves}", f"{len(solution.order):>4}  {solution.text()}"
+            yield (
+                f"gemm {chip}, waves {waves}{pattern and ', ' + pattern}",
+                f"{len(solution.order):>4}  {solution.text()}",
+            )
 
 
 def main() -> int:

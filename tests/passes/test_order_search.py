@@ -163,3 +163,17 @@ def test_search_beats_lists() -> None:
         found = solve(Problem(tuple(made), tuple(needs), 1, machine), nodes=NODES)
         solved += bool(found.proof)
     assert solved >= 3
+
+
+def test_waves_that_are_apart() -> None:
+    """Of two waves one is a meeting behind the other: it issues while the other computes. Together they share the matrix pipe."""
+    machine = Machine.of(get("gfx950"))
+    body = (Unit(MATRIX, 16, 4), Unit(MEETING, 4), Unit(OTHER, 4, 16), Unit(MEETING, 4))
+    needs = ((), (Need(0, 0),), (Need(1, 0),), (Need(2, 0),))
+    order = range(len(body))
+    together, apart = (issue_clocks(Problem(body, needs, 2, machine, (), True, 4, late), order) for late in (0, 1))
+    phase = 16 * 4 + 4 + machine.meeting  # the longer part, a meeting, and what that costs
+    assert apart == 2 * phase and together > apart + 32
+    for late, loop in ((2, True), (1, False)):
+        with pytest.raises(ValueError, match="late"):
+            Problem(body, needs, 2, machine, (), loop, 4, late)

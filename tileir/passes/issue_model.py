@@ -87,7 +87,8 @@ class Held:
 class Problem:
     """Units to put in order. Needs of distance 0 point to units with smaller numbers. `loop` says that the order repeats without waiting for
     its end, and that clocks are those of an iteration in the steady state – several waves must meet in it –; else it runs from one meeting
-    of the waves to the next. ValueError where that does not hold."""
+    of the waves to the next. `late` of the waves are one meeting behind the others: they wait for the first of these before they begin. ValueError
+    where that does not hold."""
 
     units: tuple[Unit, ...]
     needs: tuple[tuple[Need, ...], ...]
@@ -96,12 +97,15 @@ class Problem:
     held: tuple[Held, ...] = ()
     loop: bool = False
     rounds: int = 6
+    late: int = 0
 
     def __post_init__(self) -> None:
         if any(n.distance == 0 and n.source >= i for i, needs in enumerate(self.needs) for n in needs):
             raise ValueError("a unit needs one of its own iteration that does not have a smaller number")
         if self.loop and self.waves > 1 and not any(u.kind == MEETING for u in self.units):
             raise ValueError("waves that never meet have no common iteration")
+        if self.late and (not self.loop or self.late >= self.waves):
+            raise ValueError("waves are late in a loop only, and not all of them")
 
     @cached_property
     def users(self) -> list[list[int]]:
@@ -243,8 +247,27 @@ def _ends(problem: Problem, order: Sequence[int], waves: int, rounds: int) -> li
                 t = known[at] + need.clocks
         ready[k] = t
 
+    early = waves - problem.late
+
+    def meet(k: int) -> None:
+        """A wave waits at a meeting; the last that comes lets all go on. Those that are early have one more at their end."""
+        ready[k] = _NEVER
+        meeting.append(k)
+        if len(meeting) < waves:
+            return
+        begin = max(free[k] for k in meeting) + machine.meeting
+        present = meeting.copy()
+        meeting.clear()
+        for k in present:
+            free[k] = begin
+            prepare(k)
+            if problem.late and k < early and position[k] == total:
+                meeting.append(k)
+
     for k in range(waves):
         prepare(k)
+    for k in range(early, waves):
+        meet(k)
     left = waves * total
     while left:
         best, who = _NEVER, 0
@@ -264,16 +287,11 @@ def _ends(problem: Problem, order: Sequence[int], waves: int, rounds: int) -> li
         left -= 1
         ends[p // n] = max(ends[p // n], free[who])
         if units[i].kind == MEETING and waves > 1:
-            ready[who] = _NEVER
-            meeting.append(who)
-            if len(meeting) == waves:
-                begin = max(free[k] for k in meeting) + machine.meeting
-                for k in meeting:
-                    free[k] = begin
-                    prepare(k)
-                meeting.clear()
+            meet(who)
         else:
             prepare(who)
+            if problem.late and who < early and position[who] == total:
+                meet(who)
     return ends
 
 

@@ -19,7 +19,7 @@ _FREE = (*NAMES, "schedule_fence", "yield")
 
 def loop_problem(loop: Op, waves_per_simd: int, target: Target) -> Problem | None:
     """The body of a loop as a problem whose units have the order of the text; None where it holds anything but what the loops of products
-    of `pipeline-loops` do, or waves of it are apart."""
+    of `pipeline-loops` do. With `ping_pong` half of the waves of a SIMD are one meeting behind the others."""
     body, m = loop.regions[0], timing_model(target.name)
     turn = m.clocks("turn_clocks")
     ops: list[Op] = []
@@ -61,7 +61,8 @@ def loop_problem(loop: Op, waves_per_simd: int, target: Target) -> Problem | Non
     needs += [(), ()]
     if waves_per_simd > 1 and not any(u.kind == MEETING for u in units):
         return None
-    return Problem(tuple(units), tuple(needs), waves_per_simd, Machine.of(target), (), True, 4)
+    late = waves_per_simd // 2 if loop.attrs.get("pattern") == "ping_pong" else 0
+    return Problem(tuple(units), tuple(needs), waves_per_simd, Machine.of(target), (), True, 4, late)
 
 
 def _target(copy: Op) -> tuple[Value, int]:
@@ -89,7 +90,7 @@ def _unit(op: Op, target: Target) -> Unit | None:
         dwords = max(1, -(-moved // target.register_bytes))
         busy = max(m.clocks("vmem_issue_clocks_min"), dwords * m.clocks("vmem_issue_clocks_per_dword"))
         return Unit(COPY, busy, bank=_write_clocks(target, moved, True) if direct else 0)
-    if op.name == "wait":
+    if op.name in ("wait", "priority"):
         return Unit(OTHER, turn)
     return Unit(MEETING, turn) if op.name == "barrier" else None
 
@@ -146,7 +147,7 @@ def rate(kernel: Kernel, target: Target) -> list[tuple[Op, Solution]]:
     assert isinstance(waves, int)
     found: list[tuple[Op, Solution]] = []
     for loop in kernel.walk():
-        if loop.name == "for" and loop.attrs.get("pattern") != "ping_pong":
+        if loop.name == "for":
             problem = loop_problem(loop, target.waves_per_simd(waves), target)
             if problem is not None:
                 found.append((loop, rated(problem, range(len(problem.units)))))
