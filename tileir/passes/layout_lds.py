@@ -14,6 +14,7 @@ together makes the accesses as narrow, and is taken if it costs fewer LDS clocks
 from __future__ import annotations
 
 from dataclasses import field, replace
+from functools import lru_cache
 
 from tileir.ir.core import Kernel, Op, Value
 from tileir.ir.diagnostics import CompileError, error
@@ -116,6 +117,7 @@ class _Asked:
         )
 
 
+@lru_cache(maxsize=256)  # the schedules that tuning tries have many buffers in common
 def _choose(
     shared: SharedType, found: tuple[_Use, ...], direct: int | None, threads: int, target: Target
 ) -> tuple[SharedLayout, Proof]:

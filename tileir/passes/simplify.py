@@ -44,9 +44,21 @@ def simplify(kernel: Kernel) -> Kernel:
         kernel = rewrite(kernel, _Simplifier().rule)
         moved = hoist(kernel.body)
         kernel = remove_dead(kernel)
-        if not moved and not any(_unchanging(op) for op in kernel.walk()):
+        if not _meet_equals(kernel, moved) and not any(_unchanging(op) for op in kernel.walk()):
             break
     return kernel
+
+
+def _meet_equals(kernel: Kernel, moved: list[Op]) -> bool:
+    """Whether one of the ops that moved equals another op of the kernel, so that the two may be one now."""
+    keys, names = {_key(op, op.operands) for op in moved}, {op.name for op in moved}
+    met: set[Any] = set()
+    for op in kernel.walk() if moved else ():
+        if op.name in names and (key := _key(op, op.operands)) in keys:
+            if key in met:
+                return True
+            met.add(key)
+    return False
 
 
 def _run(kernel: Kernel, ctx: Context) -> Kernel:
@@ -205,14 +217,13 @@ def _unchanging(op: Op) -> list[tuple[int, Value]]:
     return [(i, a) for i, (a, y) in enumerate(zip(args, ends, strict=True)) if y is a]
 
 
-def hoist(block: Block) -> bool:
-    """Moves pure scalar ops whose operands do not change in a loop before it, innermost loops first. In place; whether
-    anything moved."""
+def hoist(block: Block) -> list[Op]:
+    """Moves pure scalar ops whose operands do not change in a loop before it, innermost loops first. In place; gives those that moved."""
     ops: list[Op] = []
-    moved = False
+    moved: list[Op] = []
     for op in block.ops:
         for region in op.regions:
-            moved |= hoist(region)
+            moved += hoist(region)
         if op.name in ("for", "while"):
             inside = _defined(op)
             for region in op.regions:
@@ -221,7 +232,7 @@ def hoist(block: Block) -> bool:
                     if _is_movable(inner) and not any(v in inside for v in inner.operands):
                         inside.difference_update(inner.results)
                         ops.append(inner)
-                        moved = True
+                        moved.append(inner)
                     else:
                         kept.append(inner)
                 region.ops = kept
