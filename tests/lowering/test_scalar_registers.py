@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,10 @@ from tests.kernels.harness import CHIPS, DTYPES, device, integers
 from tileir import kernels
 from tileir.frontend import parse, parse_file
 from tileir.lowering.amdgpu.compile import compile_kernel
+from tileir.lowering.amdgpu.emit.kernel import emit_module
+from tileir.passes.manager import run_pipeline
 from tileir.runtime import launch
+from tileir.target import get
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 # Primes; few columns, so that a wave copies many pieces of every stage.
@@ -41,3 +45,50 @@ def test_rows_of_known_length() -> None:
     compiled = compile_kernel(parse_file(EXAMPLES / "layernorm.tile"), "", "gfx950")
     stats = compiled.stats
     assert (stats["vgpr_spills"], stats["sgpr_spills"], stats["attempts"]) == (0, 0, 1), stats
+
+
+def test_a_mask_of_columns_is_there_for_one_column_at_a_time() -> None:
+    """Rows that share a mask are chosen one after the other, so that it takes two scalar registers from the first to the last of them."""
+    text = """tileir 1
+kernel @k(%X: global<f32[64, 64]>, %Y: global<f32[64, 64]>, %n: i32) grid(1) with(waves = 1, target = gfx950) {
+  %i = iota<[1, 64]>(axis = 1) : tile<i32[1, 64], linear(reg = [[0, 1], [0, 2]], lane = [[0, 4], [0, 8], [0, 16], [0, 32], [0, 0], [0, 0]], wave = [])>
+  %w = broadcast<[64, 64]>(%i) : tile<i32[64, 64], LAYOUT>
+  %m = lt(%w, %n) : tile<i1[64, 64], LAYOUT>
+  %c_0 = constant<0>() : i32
+  %x = load<bytes = 4, via = buffer>(%X[%c_0 +: 64, %c_0 +: 64]) : tile<f32[64, 64], LAYOUT>
+  %0 = constant<0.0>() : f32
+  %y = where(%m, %x, %0) : tile<f32[64, 64], LAYOUT>
+  store<bytes = 4, via = buffer>(%y, %X[%c_0 +: 64, %c_0 +: 64])
+  store<bytes = 4, via = buffer>(%y, %Y[%c_0 +: 64, %c_0 +: 64])
+}
+""".replace(
+        "LAYOUT",
+        "linear(reg = [[0, 1], [0, 2], [16, 0], [32, 0], [4, 0], [8, 0]], lane = [[0, 4], [0, 8], [0, 16], [0, 32], [1, 0], [2, 0]], wave = [])",
+    )
+    lines = emit_module(parse(text, "k.tile").kernels[0], get("gfx950")).splitlines()
+    order = [re.search(r"icmp \"slt\" (%v\d+)|select", x) for x in lines if 'icmp "slt"' in x or "llvm.select" in x]
+    compared = [m[1] for m in order if m is not None]
+    # Each column is compared for the 16 rows that a lane has, with nothing else between.
+    columns = [x for x in compared if x]
+    assert len(columns) == 64 and columns == sorted(columns, key=columns.index)
+    assert len(dict.fromkeys(columns)) == 4 and all(columns[i : i + 16] == [columns[i]] * 16 for i in range(0, 64, 16))
+
+
+def test_what_a_test_of_the_launch_computes_is_not_kept_for_its_version() -> None:
+    """Sizes and strides are tied anew in each version, and behind each loop."""
+    final = run_pipeline(parse(kernels.source("gemm"), "gemm.tile", {"BM": 64, "BN": 64}), "", "gfx950").kernel
+    lines = emit_module(final, get("gfx950")).splitlines()
+    ties = [i for i, x in enumerate(lines) if '"=s,0"' in x and "%sym_" in x]
+    branch = next(i for i, x in enumerate(lines) if "llvm.cond_br" in x)
+    assert any(i < branch for i in ties) and sum(i > branch for i in ties) >= 4
+    used = [x for x in lines[: branch + 1] if re.search(r"%sym_\w+", x) and "llvm.func" not in x and '"=s,0"' not in x]
+    assert not used
+
+
+@pytest.mark.parametrize(("chip", "attempts"), [("gfx950", 2)])
+def test_backward_with_a_causal_mask(chip: str, attempts: int) -> None:
+    """The positions of a part of a loop that is no loop any more are added up where they are compared, not kept in a register each."""
+    module = parse(kernels.source("attention_backward"), "attention_backward.tile", {"D": 128, "CAUSAL": True})
+    stats = compile_kernel(module, "dkv", chip).stats
+    assert (stats["vgpr_spills"], stats["sgpr_spills"], stats["scratch_bytes"]) == (0, 0, 0), stats
+    assert int(str(stats["attempts"])) <= attempts

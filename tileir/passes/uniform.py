@@ -40,6 +40,11 @@ def uniform_axes(kernel: Kernel) -> dict[Value, frozenset[int]]:
     return {v: axes for v, axes in found.items() if axes}
 
 
+def axes_of(v: Value, carried: dict[Value, frozenset[int]]) -> frozenset[int]:
+    """The axes along which all elements of any tile are equal; `carried` is what `uniform_axes` found for the kernel."""
+    return _along(v, v.tile.rank, carried, {})
+
+
 def _axes(v: Value, carried: dict[Value, frozenset[int]], known: dict[Value, frozenset[int]]) -> frozenset[int]:
     """The axes of a value, if those of carried values are as stated."""
     if not isinstance(v.type, TileType):
@@ -74,4 +79,4 @@ def _along(
     return _axes(x, carried, known) | {d for d, n in enumerate(x.tile.shape) if n == 1}
 
 
-__all__ = ["uniform_axes"]
+__all__ = ["axes_of", "uniform_axes"]

@@ -15,7 +15,6 @@ from tileir.lowering.amdgpu.emit.state import State
 from tileir.lowering.amdgpu.emit.tiles import Tile, can_tie, pin_constraint, tied
 from tileir.lowering.amdgpu.emit.writer import fragment_type, scalar_type, vector_type
 from tileir.passes.chains import accumulators, carried_links, reached
-from tileir.passes.uniform import uniform_axes
 
 EmitBlock = Callable[[State, Block], None]
 
@@ -77,7 +76,6 @@ class Control:
     def __init__(self, s: State, emit: EmitBlock):
         self.s, self.w, self.emit = s, s.w, emit
         self.travels = travels(s)
-        self.uniform = uniform_axes(s.kernel)
 
     def flat(self, values: Sequence[Value], targets: Sequence[Value]) -> tuple[list[str], list[str]]:
         """MLIR values and types of what is handed to a block, in the pieces of the targets."""
@@ -102,7 +100,7 @@ class Control:
 
     def shares(self, v: Value, n: int) -> list[int]:
         """For each piece of `n` registers of a carried tile the first that holds the same values: one travels for all."""
-        layout, axes = v.tile.layout, self.uniform.get(v, frozenset())
+        layout, axes = v.tile.layout, self.s.uniform.get(v, frozenset())
         assert layout is not None
         if not axes:
             return list(range(layout.num_registers // n))
@@ -219,7 +217,7 @@ class Control:
         """The block behind a loop."""
         w = self.w
         w.start(after, self.arguments(op.results))
-        w.mark()
+        self.s.forget()
         for v in op.results:
             tile = self.s.values[v]
             if isinstance(tile, Tile):
@@ -262,6 +260,7 @@ class Control:
             # What one branch makes, the other has not. The version that copies element by element is slow anyway.
             spared = any(inner.name == "copy" for inner in region.walk())
             with w.scope(), self.s.opaque_symbols(self.s.opaque_bases is not None), self.s.spare(spared):
+                self.s.forget_outside()
                 self.emit(self.s, region)
             w.loc = op.loc
             w.branch(after, *self.flat(region.terminator.operands, op.results))

@@ -10,8 +10,9 @@ from tileir.layout.broadcasts import broadcast_registers
 from tileir.lowering.amdgpu.emit import packed
 from tileir.lowering.amdgpu.emit.small_floats import SmallFloats, needs_codes
 from tileir.lowering.amdgpu.emit.state import State
-from tileir.lowering.amdgpu.emit.tiles import Tile
+from tileir.lowering.amdgpu.emit.tiles import Tile, tied
 from tileir.lowering.amdgpu.emit.writer import scalar_type, vector_type
+from tileir.passes.uniform import axes_of
 
 _INT = {"add": "add", "sub": "sub", "mul": "mul", "div": "sdiv", "mod": "srem", "and": "and", "or": "or", "xor": "xor"}
 _FLOAT = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv", "mod": "frem"}
@@ -323,11 +324,41 @@ def column(s: State, v: Value, result: TileType, n: int) -> Callable[[int], str]
     return lambda i: pieces[i]
 
 
+def _hidden_sum(s: State, op: Op, v: Value, n: int) -> Callable[[int], str] | None:
+    """Pieces of a scalar operand in a loop that is added to positions: LLVM would add the constant parts of the positions to it instead, before
+    the loop, and keep a scalar register for each. None for any other."""
+    if (
+        op.name not in ("add", "sub")
+        or not (s.has_products and s.w.in_loop)
+        or not v.tile.is_scalar
+        or v.tile.elem.name != "i32"
+    ):
+        return None
+    if v.owner is not None and v.owner.name == "constant":
+        return None
+    piece = s.w.pack([tied(s.w, s.scalar(v), "i32", "s", ordered=True)] * n, "i32")
+    return lambda i: piece
+
+
 def _of_fragment(s: State, v: Value, n: int) -> str:
     """`n` elements of an operand of an op on fragments; one element, or a scalar, stands for all."""
     if n == 1 or (isinstance(v.type, FragmentType) and v.type.count == n):
         return s.scalar(v)
     return s.w.pack([s.scalar(v)] * n, scalar_type(v.elem))
+
+
+def _order(s: State, op: Op, n: int) -> list[int]:
+    """The pieces of a result in the order in which they are made: those for which a mask is the same one after the other, since it takes two
+    scalar registers from the first to the last of them."""
+    layout = op.result.tile.layout
+    assert layout is not None
+    every = list(range(layout.num_registers // n))
+    mask = op.operands[0]
+    if op.name != "where" or mask.tile.shape != op.result.tile.shape or not (axes := axes_of(mask, s.uniform)):
+        return every
+    sources = broadcast_registers(layout, tuple(1 if d in axes else size for d, size in enumerate(mask.tile.shape)))
+    first: dict[tuple[int, ...], int] = {}
+    return sorted(every, key=lambda i: (first.setdefault(sources[i * n : (i + 1) * n], i), i))
 
 
 def elementwise(s: State, op: Op, emit: Callable[[State, Op, int, list[str]], str] | None = None) -> None:
@@ -347,11 +378,12 @@ def elementwise(s: State, op: Op, emit: Callable[[State, Op, int, list[str]], st
     assert layout is not None
     widths = [s.tile(v).chunk for v in op.operands if v.tile.shape == t.shape and not s.tile(v).splat]
     n = min(widths, default=1)
-    columns = [column(s, v, t, n) for v in op.operands]
+    columns = [_hidden_sum(s, op, v, n) or column(s, v, t, n) for v in op.operands]
 
     make = s.at(op.loc, lambda i: emit(s, op, n, [column(i) for column in columns]))
 
     if s.is_deferrable(op):
         s.values[op.result] = Tile.deferred(t, n, make)
     else:
-        s.values[op.result] = Tile(t, n, [make(i) for i in range(layout.num_registers // n)])
+        pieces = {i: make(i) for i in _order(s, op, n)}
+        s.values[op.result] = Tile(t, n, [pieces[i] for i in range(len(pieces))])

@@ -41,6 +41,8 @@ def iota(s: State, op: Op) -> None:
 
     def make() -> Tile:
         places = [coordinate(s.w, layout, r, axis) for r in range(layout.num_registers)]
+        if s.sparing and s.w.in_loop:  # one register for all of them, not one each from before the loop
+            return Tile.deferred(t, 1, lambda i: s.w.add(s.in_block(places[i].base), places[i].offset))
         return Tile(t, 1, [s.w.add(c.base, c.offset) for c in places])
 
     s.values[op.result] = Anew(make)

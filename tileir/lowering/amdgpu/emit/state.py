@@ -11,10 +11,12 @@ from tileir.ir.core import Kernel, Op, Value
 from tileir.ir.diagnostics import CompileError, error
 from tileir.ir.location import Loc
 from tileir.ir.types import Elem
+from tileir.lowering.amdgpu.emit.coords import thread, wave
 from tileir.lowering.amdgpu.emit.tiles import Tile, tied
 from tileir.lowering.amdgpu.emit.writer import Scope, Writer, scalar_type
 from tileir.passes.late import LOAD_AHEAD, READ_AHEAD, Late, late_ops
 from tileir.passes.scaled_products import FIRST_SCALE
+from tileir.passes.uniform import uniform_axes
 from tileir.records import dataclass
 from tileir.target import Target
 
@@ -40,6 +42,14 @@ class Anew:
 
 
 @dataclass
+class Hidden:
+    """Sizes and strides that LLVM knows nothing of, from a place of the text on: those that are used, tied there."""
+
+    place: list[str]
+    values: dict[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass
 class State:
     """The function being written and what its IR values have become: MLIR names for scalars, `Tile`s for tiles."""
 
@@ -48,7 +58,7 @@ class State:
     w: Writer
     values: dict[Value, str | Tile | Anew] = field(default_factory=dict[Value, "str | Tile | Anew"])
     symbols: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
-    opaque: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    opaque: Hidden | None = None
     opaque_bases: dict[str, str] | None = None
     sparing: bool = False  # keep few registers in use, at the price of waiting for memory
     pinned: bool = False  # tie operands in the vector file, too
@@ -66,9 +76,11 @@ class State:
     rows: dict[tuple[int, Op], Scope] = field(default_factory=dict[tuple[int, Op], Scope])  # by block, see `views`
     moving: dict[Op, list[Moving]] = field(default_factory=dict[Op, "list[Moving]"])  # of loops, found by `streams`
     tested: set[tuple[Value, object]] = field(init=False)  # views and spans that an `accessible` tests
+    has_products: bool = field(init=False)
     has_scales: bool = field(init=False)  # whether matrix instructions of the text take scales
     late: Late = field(init=False)
     wholly_sparing: bool = field(init=False)  # whether all of the kernel is, because a text that was not took too many
+    uniform: dict[Value, frozenset[int]] = field(init=False)  # axes along which carried tiles are equal
     made_anew: dict[tuple[int, Value], Tile] = field(default_factory=dict[tuple[int, Value], Tile])
     fragment_ties: dict[Value, str] = field(default_factory=dict[Value, str])  # by `fragments.accumulator_ties`
     casts: dict[tuple[int, str, str], str] = field(default_factory=dict[tuple[int, str, str], str])  # see `cast_once`
@@ -78,6 +90,8 @@ class State:
     def __post_init__(self) -> None:
         self.late = late_ops(self.kernel)
         self.wholly_sparing = self.sparing
+        self.uniform = uniform_axes(self.kernel)
+        self.has_products = any(op.name in ("mma", "mfma") for op in self.kernel.walk())
         self.has_scales = any(op.name == "mfma" and len(op.operands) > FIRST_SCALE for op in self.kernel.walk())
         self.tested = {(op.operands[0], op.spans) for op in self.kernel.walk() if op.name == "accessible"}
 
@@ -101,13 +115,38 @@ class State:
     @contextmanager
     def opaque_symbols(self, loop: bool = True) -> Generator[None, None, None]:
         """Within a loop that begins here, sizes and strides are values that LLVM knows nothing of: what is computed from them
-        stays in the loop. It would move all of it before the loop, where it fills the registers. Nothing if not `loop`."""
+        stays in the loop. It would move all of it before the loop, where it fills the registers. Without `loop` that is a region, whose
+        `forget_symbols` ends with it."""
         outer, outer_bases = self.opaque, self.opaque_bases
         if loop:
-            self.opaque = {n: (tied(self.w, v, type, "s", ordered=True), type) for n, (v, type) in self.symbols.items()}
+            self.forget_symbols()
             self.opaque_bases = {}
         yield
         self.opaque, self.opaque_bases = outer, outer_bases
+
+    def forget_symbols(self) -> None:
+        """From here to the end of the region, or until this is called again, sizes and strides are values that LLVM knows nothing of: it
+        computes what the text asks for again, instead of keeping it in scalar registers from where it was computed before."""
+        self.opaque = Hidden(self.w.place())
+
+    def forget(self) -> None:
+        """Behind a loop: sizes and strides are hidden anew, and what the lanes compute from their numbers is computed again, instead of filling
+        registers while the loop runs. Only in kernels with products: others have registers to spare, and LLVM schedules them, across which
+        nothing should stand."""
+        w = self.w
+        w.mark()
+        if not self.has_products:
+            return
+        if not w.in_loop:
+            item = tied(w, thread(w), "i32", "v", ordered=True)
+            known = {"thread": item, "lane": w.binary("and", item, w.const(self.target.wave_size - 1))}
+            w.forget({**known, "wave": tied(w, wave(w), "i32", "s", ordered=True)})
+        self.forget_symbols()
+
+    def forget_outside(self) -> None:
+        """`forget_symbols` where a test or branch outside of loops begins, in kernels with products."""
+        if self.has_products and not self.w.in_loop:
+            self.forget_symbols()
 
     @contextmanager
     def spare(self, spared: bool) -> Generator[None, None, None]:
@@ -153,7 +192,14 @@ class State:
 
     def symbol(self, name: str) -> tuple[str, str]:
         """Value and type of a size or stride, here in the text."""
-        return (self.symbols if self.w.hoisting else self.opaque or self.symbols)[name]
+        value, type = self.symbols[name]
+        if self.w.hoisting or self.opaque is None:
+            return value, type
+        hidden = self.opaque
+        if name not in hidden.values:
+            with self.w.writing(hidden.place):
+                hidden.values[name] = tied(self.w, value, type, "s", ordered=True)
+        return hidden.values[name], type
 
     def at(self, loc: Loc, make: Callable[[int], str]) -> Callable[[int], str]:
         """`make` under the source location of the op that it belongs to, whenever it is called."""

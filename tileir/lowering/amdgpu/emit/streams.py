@@ -42,6 +42,8 @@ REACH = views.OUTSIDE // 2 - (1 << 12)
 MOST_PIECES = 32
 MOST_PIECES_ALONE = 64
 MOST_DESCRIPTORS = 8
+# Scalar registers for these and for the addresses of all views, which are kept for the next descriptors; of 106.
+MOST_SCALARS = 64
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,8 @@ def _find(s: State, loop: Op) -> list[Moving]:
     found: list[Moving] = []
     pieces, waves = 0, s.kernel.attrs["waves"]
     assert isinstance(waves, int)
+    views_of_kernel = sum(isinstance(v.type, GlobalType) for v in s.kernel.args)
+    descriptors = min(MOST_DESCRIPTORS, max(0, MOST_SCALARS - 2 * views_of_kernel) // 4)
     most = MOST_PIECES_ALONE if s.target.waves_per_simd(waves) == 1 else MOST_PIECES
     for op in body.ops:
         m = _moving(op, body, inside) if op.name in PLACES else None
@@ -124,7 +128,7 @@ def _find(s: State, loop: Op) -> list[Moving]:
             continue
         count = PIECES[op.name](s, op)
         groups = {x.group for x in [*found, m]}
-        if pieces + count <= most and len(groups) <= MOST_DESCRIPTORS and _within_reach(s, [*found, m], m):
+        if pieces + count <= most and len(groups) <= descriptors and _within_reach(s, [*found, m], m):
             pieces += count
             found.append(m)
     return found

@@ -372,6 +372,7 @@ def accessible(s: State, op: Op, reaches: Sequence[tuple[int | None, ...]] = ())
     """The launch-time test behind wide accesses: alignment of base, strides and row end, and the span of one tile. Spans in
     `reaches` may take half of what a descriptor reaches."""
     w = s.w
+    s.forget_outside()  # what is computed here for one test would be kept for the version that it chooses
     a = access_of(s, op)
     view = a.type
     bytes = op.attrs["bytes"]

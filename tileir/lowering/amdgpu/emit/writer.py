@@ -147,10 +147,10 @@ class Writer:
         if self._local is not None and self._target is not self.prologue:
             if key in self._local.values or not entry:
                 return self._hoist_here(key, emit)
-        entry = entry or self._target is self.prologue
-        for scope in () if entry else reversed(self._scopes):
+        for scope in () if self._target is self.prologue else reversed(self._scopes):
             if key in scope.values:
                 return scope.values[key]
+        entry = entry or self._target is self.prologue
         if key in self._hoisted:
             return self._hoisted[key]
         top = not self._scopes or entry
@@ -173,7 +173,7 @@ class Writer:
     def stretch(self, known: Mapping[object, str]) -> Scope:
         """A stretch of the current block, from here on, that shares no hoisted value with the rest: see `local`. `known` are the
         values of some keys, in place of those that the rest of the text uses."""
-        return Scope(self._place(), dict(known))
+        return Scope(self.place(), dict(known))
 
     @contextmanager
     def local(self, stretch: Scope) -> Generator[None, None, None]:
@@ -186,7 +186,13 @@ class Writer:
     def mark(self) -> None:
         """Hoisted values of the current region go here from now on, unless this is inside a loop."""
         if self._scopes and not self._loops:
-            self._scopes[-1].target = self._place()
+            self._scopes[-1].target = self.place()
+
+    def forget(self, known: Mapping[object, str]) -> None:
+        """Hoisted values of the current region are computed again from here on, instead of being kept from before, unless this is inside a
+        loop. `known` are the values of some keys, also of those of the prologue, in place of those that stood there before."""
+        if self._scopes and not self._loops:
+            self._scopes[-1] = Scope(self.place(), dict(known))
 
     @contextmanager
     def scope(self) -> Generator[None, None, None]:
@@ -194,7 +200,7 @@ class Writer:
         if self._loops:
             yield
             return
-        self._scopes.append(Scope(self._place()))
+        self._scopes.append(Scope(self.place()))
         yield
         self._scopes.pop()
 
@@ -205,10 +211,23 @@ class Writer:
         yield
         self._loops -= 1
 
-    def _place(self) -> list[str]:
+    @property
+    def in_loop(self) -> bool:
+        """Whether the body of a loop is being written."""
+        return self._loops > 0
+
+    def place(self) -> list[str]:
+        """Where lines that are written later stand (`writing`): here."""
         place: list[str] = []
         self.body.append(place)
         return place
+
+    @contextmanager
+    def writing(self, place: list[str]) -> Generator[None, None, None]:
+        """What is written stands at that place."""
+        outer, self._target = self._target, place
+        yield
+        self._target = outer
 
     def lines(self) -> list[str]:
         """Prologue and body."""
