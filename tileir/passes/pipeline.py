@@ -18,6 +18,7 @@ ORDER = (
     "place-memory",
     "assign-layouts",
     "simplify",
+    "rematerialise",
     "lower-conversions",
     "settle-guards",
     "defer-lanes",

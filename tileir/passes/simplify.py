@@ -70,6 +70,7 @@ class _Simplifier:
 
     def __init__(self) -> None:
         self.seen: list[dict[Any, list[Op]]] = [{}]
+        self.loop = 0  # the number of the table of the innermost loop
 
     def rule(self, rw: Rewriter, op: Op) -> bool:
         if op.regions:
@@ -94,8 +95,9 @@ class _Simplifier:
         return True
 
     def _find(self, key: Any, op: Op) -> Op | None:
-        """An equal op in scope. Result types are compared and not part of the key: hashing layouts is slow."""
-        for table in reversed(self.seen):
+        """An equal op in scope. Result types are compared and not part of the key: hashing layouts is slow. Positions and masks in registers are
+        not kept for a loop (`rematerialise`)."""
+        for table in reversed(self.seen[self.loop if _is_made_again(op) else 0 :]):
             for earlier in table.get(key, ()):
                 if all(a.type == b.type for a, b in zip(earlier.results, op.results, strict=True)):
                     return earlier
@@ -165,11 +167,13 @@ class _Simplifier:
             inner = Block(args)
             for old, new in zip(region.args, args, strict=True):
                 rw.mapping.setdefault(old, new)
+            outer_loop, self.loop = self.loop, len(self.seen) if op.name in ("for", "while") else self.loop
             self.seen.append({})
             outer, rw.block = rw.block, inner
             rw.ops(region)
             rw.block = outer
             self.seen.pop()
+            self.loop = outer_loop
             regions.append(inner)
         results = [Value(v.name, v.type, v.loc) for v in op.results]
         operands = [rw.use(v) for v in op.operands]
@@ -196,6 +200,11 @@ class _Simplifier:
                 rw.copy(inner)
         rw.replace(op, [rw.use(v) for v in region.terminator.operands])
         return True
+
+
+def _is_made_again(op: Op) -> bool:
+    t = op.results[0].type if op.results else None
+    return isinstance(t, TileType) and t.layout is not None and (op.name == "iota" or t.elem.is_bool)
 
 
 def _key(op: Op, operands: list[Value]) -> Any:
