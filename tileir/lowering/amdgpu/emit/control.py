@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -236,6 +237,12 @@ class Control:
                 travel = self.travels.get(v, Travel())
                 own = dict.fromkeys(self.shares(v, travel.size))
                 ties += [travel.pins[i] if travel.pins else travel.tie for i in own]
+        # A vector that several begin with is in registers of each once, where paths part; else every path would move it there.
+        many = {value for value, n in Counter(values).items() if n > 1}
+        ties = [
+            "v" if not tie and value in many and type.startswith("vector<") and can_tie(type) else tie
+            for value, type, tie in zip(values, types, ties, strict=True)
+        ]
         return [
             tied(self.w, value, type, tie, ordered=False) if tie else value
             for value, type, tie in zip(values, types, ties, strict=True)
