@@ -40,7 +40,7 @@ from tileir.runtime.simulator_device import SimulatorDevice
 MEETINGS = ("wait", "barrier", "barrier_of")
 ACCESSES = (
     "copy", "copy_async", "copy_async_part", "load", "load_fragment", "store", "shared_load", "shared_load_fragment",
-    "shared_store", "shared_store_fragment",
+    "shared_load_transposed", "shared_load_transposed_fragment", "shared_store", "shared_store_fragment",
 )  # fmt: skip
 PLACES = (*MEETINGS, "priority", *ACCESSES, "mma", "mfma")
 """What edits are made of; all other ops go along where they are needed."""
@@ -357,6 +357,7 @@ def _int8(k: int) -> Run:
 
 SMALL = {"BM": 64, "BN": 64, "BK": 32}
 HALVES = {"BM": 128, "BN": 128, "BK": 64}
+ATTENTIONS = (_attention(128, 64, 64), _attention(128, 300, 64), _attention(128, 384, 64))
 K32 = (_gemm(64, 64, 96), _gemm(128, 64, 224), _gemm(64, 64, 320))
 K64 = (_gemm(128, 128, 192), _gemm(128, 128, 448))
 SUBJECTS = (
@@ -393,10 +394,10 @@ SUBJECTS = (
         {"BM": 64, "BN": 64},
     ),
     Subject(
-        "attention", "gfx950", kernels.source("attention_lazy"), (_attention(128, 64, 64), _attention(128, 320, 64)), {"BM": 128, "BN": 64, "D": 64}
+        "attention", "gfx950", kernels.source("attention_lazy"), ATTENTIONS, {"BM": 128, "BN": 64, "D": 64}
     ),
     Subject(
-        "attention", "gfx942", kernels.source("attention_lazy"), (_attention(128, 64, 64), _attention(128, 320, 64)), {"BM": 128, "BN": 64, "D": 64}
+        "attention", "gfx942", kernels.source("attention_lazy"), ATTENTIONS, {"BM": 128, "BN": 64, "D": 64}
     ),
     Subject("softmax", "gfx950", kernels.source("softmax"), ({"X": (8, 512), "Y": (8, 512)},)),
 )  # fmt: skip

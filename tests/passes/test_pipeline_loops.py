@@ -280,6 +280,17 @@ REFUSED = {
 }
 
 
+def test_one_buffer_is_refused_where_the_order_needs_two() -> None:
+    with pytest.raises(CompileError) as e:
+        final(scheduled("gfx950", "direct", 1, more=loop("interleave")), "gfx950")
+    (d,) = e.value.diagnostics
+    assert (
+        d.code == "E0606"
+        and "needs two buffers" in d.message
+        and d.legal == "depth 2 to 4, via_registers, or pattern plain"
+    )
+
+
 @pytest.mark.parametrize("why", sorted(REFUSED))
 def test_refused(why: str) -> None:
     head, end = REFUSED[why]

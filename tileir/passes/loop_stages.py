@@ -92,7 +92,13 @@ def plan(loop: Op, kernel: Kernel, memory: Memory, depth: Depth = depth_of) -> P
     plan = Plan(loop, max(2, *(stages[op][1] for op, _ in fills)))
     for op, _ in fills:
         if stages[op][1] == 1 and op.name == "copy_async":
-            raise _refused(plan, op, "its order needs two buffers for what is copied directly")
+            raise error(
+                "E0606",
+                "the order of this loop needs two buffers for what is copied directly, and one is asked for",
+                op.loc,
+                legal="depth 2 to 4, via_registers, or pattern plain",
+                notes=[Note("the loop", loop.loc)],
+            )
     position = {op: i for i, op in enumerate(plan.body.ops)}
     addresses: set[Op] = set()
     for op, alloc in fills:

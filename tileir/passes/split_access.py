@@ -113,6 +113,26 @@ def _check_whole_bytes(op: Op, view: GlobalType, run: int) -> None:
         raise error("E0867", message, op.loc, legal=legal)
 
 
+def _tell_narrow_loads(kernel: Kernel, facts: Divisibility, widths: dict[Op, int], ctx: Context) -> None:
+    """Remarks on loads in loops that are narrow only because of where they begin: nobody sees it in the text, and it costs most of
+    the speed of a product, whose operands then go element by element."""
+    inside = {op for loop in kernel.walk() if loop.name in ("for", "while") for op in loop.walk()}
+    for op, width in widths.items():
+        view, indices = access(op)
+        d = contiguous_dim(view)
+        if op.name != "load" or op not in inside or d is None or op.spans is None or view.elem.unit[0] > 1:
+            continue
+        span, size = op.spans[d] or 1, view.elem.unit[1]
+        most = min(WIDEST, (span & -span) * size)
+        if 0 < width < most and facts.of(indices[d]) * size < most:
+            ctx.log.remark(
+                "R0816",
+                f"this load of %{op.operands[0].name} takes {width} bytes an access, not {most}: nothing says that %{indices[d].name}, "
+                f"where it begins, is a multiple of {most // size}; assume(mod(…, {most // size}) == 0) of what it is computed from would",
+                op.loc,
+            )
+
+
 def _run(kernel: Kernel, ctx: Context) -> Kernel:
     for op in kernel.walk():
         if (op.name in ("load", "store") or is_atomic(op)) and op.attrs.get("bytes") and not op.attrs.get("via"):
@@ -124,6 +144,7 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
         return kernel
     scales = scale_loads(kernel)
     widths = {op: ideal_bytes(op, facts, scales.get(op)) for op in open_ops}
+    _tell_narrow_loads(kernel, facts, widths, ctx)
     names = Names(all_names(kernel))
     args = [Value(a.name, a.type, a.loc) for a in kernel.args]
     mapping = dict(zip(kernel.args, args, strict=True))
