@@ -386,6 +386,15 @@ def _remarks(decision: Decision, ctx: Context) -> None:
         ctx.log.remark("R0804", text, product.op.loc)
 
 
+def _waves_remark(decision: Decision, kernel: Kernel, ctx: Context) -> None:
+    """R0818: how many waves a workgroup has, and what the model of the loops says of each number."""
+    if decision.numbers:
+        best, *others = decision.numbers
+        text = f"chosen by the clocks of an iteration: {best}"
+        text += "".join(f"; {p}" for p in others)
+        ctx.log.remark("R0818", text, kernel.loc)
+
+
 def _held_remarks(decision: Decision, ctx: Context) -> None:
     """R0812 for every operand that is loaded before a loop of its products: its way to the registers, and what that costs."""
     for held, chosen, clocks in zip(decision.held, decision.best.ways, decision.best.held, strict=True):
@@ -410,6 +419,7 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
                 layouts.put(v, layout)
         layouts.propagate(classes.relations)
         _remarks(decision, ctx)
+        _waves_remark(decision, kernel, ctx)
     finish(layouts, kernel, waves, uses(kernel))
     new = rewrite(kernel, _Apply(kernel, layouts, decision, waves, ctx).rule)
     new.attrs["waves"] = waves

@@ -21,6 +21,7 @@ from tileir.ir.core import Kernel, Op, Value
 from tileir.ir.diagnostics import error
 from tileir.layout import Layout, LayoutError
 from tileir.passes.alike import Alike
+from tileir.passes.choose_waves import Priced, choose_waves
 from tileir.passes.held_operands import Held, Way, find, ways
 from tileir.passes.layout_classes import Classes, Layouts, is_free, reachable, stated, transposed
 from tileir.passes.lds_sizes import InUse
@@ -89,6 +90,8 @@ class Decision:
     candidates: list[int] = field(default_factory=list[int])  # how many mappings each product has
     evaluated: int = 0
     held: list[Held] = field(default_factory=list[Held])
+    numbers: list[Priced] = field(default_factory=list[Priced])
+    """Numbers of waves by the model of the loops, the chosen one first; empty where it was not asked."""
 
     def demands(self) -> dict[Op, Demand]:
         """What each `mma` of the kernel demands."""
@@ -123,6 +126,9 @@ def decide(kernel: Kernel, target: Target, classes: Classes) -> Decision | None:
     if isinstance(given, int):
         return problem.search(given)
     usual = usual_waves(kernel)
+    numbers = choose_waves(kernel, problem.trips, usual, target)
+    if numbers:
+        return replace(problem.search(numbers[0].waves), numbers=numbers)
     best = problem.search(usual)
     for waves in (usual * 2, usual // 2) if not problem.scaled else (usual // 2,):
         if 1 <= waves <= MOST_OPEN_WAVES and not any(op.attrs.get("waves") for op in kernel.walk()):

@@ -47,9 +47,11 @@ from tileir.ir.location import Loc
 from tileir.ir.rewriter import Rewriter, rewrite
 from tileir.passes.allocate_lds import allocate
 from tileir.passes.base import Context, Pass
+from tileir.passes.choose_waves import chosen_spread, depths_asked, patterns_asked, sums_products, trip_of
 from tileir.passes.hazards import Memory
 from tileir.passes.iteration import Iteration, iteration_of
 from tileir.passes.lds_sizes import buffers
+from tileir.passes.loop_model import LoopModel, Way
 from tileir.passes.loop_stages import MOST_DEPTH, Plan, allocation, depth_of, is_ordered, plan, plans
 from tileir.passes.order_ops import instruction_clocks
 from tileir.passes.ping_pong import PingPong
@@ -81,14 +83,86 @@ class _Shapes:
 
 
 def _run(kernel: Kernel, ctx: Context) -> Kernel:
+    ways = {} if ctx.whole_tiles else _ways(kernel, ctx)
+    kernel, ways = _with_patterns(kernel, ways)
     asked, shapes = plans(kernel), _Shapes(kernel, ctx)
-    chosen = _open_loops(kernel, ctx, asked, shapes)
+    chosen = _open_loops(kernel, ctx, asked, ways, shapes)
     _check_orders(kernel, ctx, {**asked, **chosen}, shapes)
     while True:
         new = _write(kernel, ctx, {**asked, **chosen}, shapes)
         if not chosen or _fits(new, ctx):
+            _remarks(kernel, ctx, {**asked, **chosen}, ways)
             return new
         chosen = _shallower(kernel, ctx, chosen, shapes)
+
+
+Ways = dict[Op, list[Way]]
+"""The ways that the model knows of loops whose pattern or stages are open, the best first."""
+
+
+def _ways(kernel: Kernel, ctx: Context) -> Ways:
+    """The loops that sum products, each with the ways for which registers and LDS suffice."""
+    found: Ways = {}
+    memory, model = Memory(kernel), LoopModel(ctx.target)
+    for loop in kernel.walk():
+        if loop.name != "for" or not sums_products(loop) or not any(op.name == "mma" for op in loop.regions[0].ops):
+            continue
+        depths, patterns = depths_asked(loop), patterns_asked(loop)
+        if depths and len(patterns) == 1:
+            continue
+        try:
+            made = plan(loop, kernel, memory, lambda alloc: depth_of(alloc) or 2)
+        except CompileError:
+            continue
+        shape = iteration_of(made, kernel, ctx.target, ctx.spare) if made is not None else ""
+        if made is None or isinstance(shape, str):
+            continue
+        spreads = {op: chosen_spread(op) for op in loop.regions[0].ops if op.name == "mma"}
+        trip = trip_of(loop, shape.waves, model, spreads)
+        if len(patterns) > 1:
+            if not shape.fits:
+                patterns = tuple(p for p in patterns if p != "interleave")
+            if trip.registers > budget(kernel, ctx.target):
+                patterns = tuple(p for p in patterns if p != "ping_pong")
+            if depths:  # one stage and another order is not what the text asks for
+                patterns = tuple(p for p in patterns if p != "plain")
+        ways = model.ways(trip, shape.waves, depths, patterns)
+        if ways:
+            found[loop] = ways
+    return found
+
+
+def _with_patterns(kernel: Kernel, ways: Ways) -> tuple[Kernel, Ways]:
+    """The kernel in which loops have another pattern than the usual one where the model says so, and the ways of its loops."""
+    other = {op: w[0].pattern for op, w in ways.items() if not op.attrs.get("pattern") and w[0].pattern != "interleave"}
+    if not other:
+        return kernel, ways
+    made: dict[Op, Op] = {}
+
+    def rule(rw: Rewriter, op: Op) -> bool:
+        if op not in ways:
+            return False
+        attrs = {**op.attrs, "pattern": other[op]} if op in other else op.attrs
+        region = rw.region(op.regions[0])
+        names = [v.name for v in op.results]
+        made[op] = rw.op("for", [rw.use(v) for v in op.operands], attrs, regions=[region], loc=op.loc, names=names)
+        rw.replace(op, made[op].results)
+        return True
+
+    return rewrite(kernel, rule), {made[op]: w for op, w in ways.items()}
+
+
+def _remarks(kernel: Kernel, ctx: Context, staged: dict[Op, Plan], ways: Ways) -> None:
+    """R0819 for each loop whose pattern or stages were chosen: what became of it, and what the model says of the others."""
+    for loop, found in ways.items():
+        pattern = str(loop.attrs.get("pattern", "")) or "interleave"
+        depth = staged[loop].depth if loop in staged and pattern != "plain" else 1
+        own = next((w for w in found if (w.pattern, w.depth) == (pattern, depth)), None)
+        if own is None or len(found) == 1:
+            continue
+        text = f"%{loop.regions[0].args[0].name}, by the clocks of an iteration: {own}"
+        text += "".join(f"; {w}" for w in found if w is not own)
+        ctx.log.remark("R0819", text, loop.loc)
 
 
 def _check_orders(kernel: Kernel, ctx: Context, staged: dict[Op, Plan], shapes: _Shapes) -> None:
@@ -129,7 +203,7 @@ def _fits(kernel: Kernel, ctx: Context) -> bool:
     return max((offsets[b.op] + b.size for b in found), default=0) <= ctx.target.lds_bytes
 
 
-def _open_loops(kernel: Kernel, ctx: Context, asked: dict[Op, Plan], shapes: _Shapes) -> dict[Op, Plan]:
+def _open_loops(kernel: Kernel, ctx: Context, asked: dict[Op, Plan], ways: Ways, shapes: _Shapes) -> dict[Op, Plan]:
     """Loops that leave their depth open: those that can be written instruction by instruction, each with the depth that suits it,
     and others that copy directly, with two stages, as that takes no registers."""
     found: dict[Op, Plan] = {}
@@ -141,7 +215,10 @@ def _open_loops(kernel: Kernel, ctx: Context, asked: dict[Op, Plan], shapes: _Sh
         if made is None:
             continue
         shape = shapes.of(made)
-        depth = _depth(shape) if isinstance(shape, Iteration) else _depth_of_tiles(made, kernel, ctx)
+        if op in ways:
+            depth = ways[op][0].depth
+        else:
+            depth = _depth(shape) if isinstance(shape, Iteration) else _depth_of_tiles(made, kernel, ctx)
         found[op] = _open_plan(op, kernel, memory, ctx, depth, shapes) or made
     return found
 
