@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         get_device,
         load_code_object,
     )
-    from tileir.tuning import Trial, Tuned, choose, tune
+    from tileir.tuning import AdaptiveKernel, Trial, Tuned, adaptive, choose, tune
 
 __version__ = "0.1.0"
 
@@ -51,7 +51,7 @@ _HOMES = {
     "tileir.ir.binding": ("LaunchError",),
     "tileir.ir.diagnostics": ("CompileError", "Diagnostic"),
     "tileir.ir.types": ("Elem",),
-    "tileir.tuning": ("Trial", "Tuned", "choose", "tune"),
+    "tileir.tuning": ("AdaptiveKernel", "Trial", "Tuned", "adaptive", "choose", "tune"),
     "tileir.runtime": (
         "Device",
         "DeviceError",
@@ -94,6 +94,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Access",
+    "AdaptiveKernel",
     "Bundle",
     "BundleError",
     "BundledKernel",
@@ -117,6 +118,7 @@ __all__ = [
     "Trial",
     "Tuned",
     "View",
+    "adaptive",
     "benchmark",
     "bf16",
     "cdiv",

@@ -32,14 +32,19 @@ class Launchable:
         on the device."""
         if arguments is not None:
             named = {**arguments, **named}
-        if device is None:
-            device = stream.device if stream is not None else _device_of(named, self.target)
-        elif isinstance(device, str):
-            device = get_device(device)
-        return launch(self, named, device, symbols=symbols, stream=stream)
+        found = device_of(named, self.target, device, stream)
+        return launch(self, named, found, symbols=symbols, stream=stream)
 
 
-def _device_of(arguments: Mapping[str, Any], chip: str) -> Device:
+def device_of(arguments: Mapping[str, Any], chip: str, device: Device | str | None, stream: Stream | None) -> Device:
+    """The device of a launch: the one that is given, else that of the stream, else of a `BufferView` among the arguments, else the default one of
+    the chip."""
+    if isinstance(device, str):
+        return get_device(device)
+    if device is not None:
+        return device
+    if stream is not None:
+        return stream.device
     for value in arguments.values():
         if isinstance(value, BufferView):
             return value.buffer.device

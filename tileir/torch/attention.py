@@ -23,7 +23,7 @@ def _types(values: Mapping[str, Any], view: str) -> dict[str, Any]:
     return {"T": elem_of(values[view]), "D": int(values[view].shape[3])}
 
 
-_delta = register("tileir::attention_delta", _BACKWARD, kernel="delta", params=lambda a: _types(a, "O"))
+_delta = register("tileir::attention_delta", _BACKWARD, kernel="delta", params=lambda a: _types(a, "O"), adapt=False)
 
 
 def _of(name: str, source: str, kernel: str, causal: bool) -> KernelOp:
@@ -33,6 +33,7 @@ def _of(name: str, source: str, kernel: str, causal: bool) -> KernelOp:
         source,
         kernel=kernel,
         params=lambda a: {**_types(a, "Q"), "CAUSAL": causal},
+        adapt=False,  # the tiles of the library are those that are known to need no spills
     )
 
 

@@ -19,6 +19,7 @@ from tileir.ir.types import GlobalType, TileType
 from tileir.passes.manager import find_kernel
 from tileir.runtime import Device, get_device, launch
 from tileir.torch.dtypes import dtype_of, torch
+from tileir.tuning.versions import AdaptiveKernel
 
 DEFAULT_CPU = "simulator:gfx950"
 ParameterRule = Callable[[Mapping[str, Any]], Parameters]
@@ -33,9 +34,18 @@ class KernelOp:
     """
 
     def __init__(
-        self, name: str, source: str, kernel: str, params: Parameters | ParameterRule, schedule: str, cpu: str
+        self,
+        name: str,
+        source: str,
+        kernel: str,
+        params: Parameters | ParameterRule,
+        schedule: str,
+        cpu: str,
+        adapt: bool,
     ):
         self.name = name
+        self._adapt = adapt and not schedule
+        self._adaptive: dict[tuple[str, _Key], AdaptiveKernel] = {}
         self._source, self._kernel_name, self._schedule, self._cpu = source, kernel, schedule, cpu
         self._rule: ParameterRule = params if callable(params) else lambda _, fixed=dict(params): fixed
         self._typed: dict[_Key, Kernel] = {}
@@ -71,6 +81,13 @@ class KernelOp:
             )
         return self._compiled[key]
 
+    def adaptive(self, chip: str, params: Parameters) -> AdaptiveKernel:
+        """The kernel for a chip that adapts to sizes, with what `params` leaves open; made once. Raises CompileError."""
+        key = chip, _key(params)
+        if key not in self._adaptive:
+            self._adaptive[key] = AdaptiveKernel(self._source, chip, self._kernel_name, params)
+        return self._adaptive[key]
+
     def _typed_kernel(self, params: Parameters) -> Kernel:
         """The kernel with these parameters, for its types and sizes."""
         key = _key(params)
@@ -100,8 +117,11 @@ class KernelOp:
         arguments = {k: _readable(v, views[k]) if k in only_read else v for k, v in named.items()}
         results = self._new_results(kernel, named, sizes)
         chip = device.properties.chip or DEFAULT_CPU.partition(":")[2]
-        compiled = self.compiled(chip, params)
-        launch(compiled, {**arguments, **results}, device, symbols=sizes or None, stream=stream)
+        if self._adapt:
+            adaptive = self.adaptive(chip, params)
+            adaptive.launch({**arguments, **results}, device=device, symbols=sizes or None, stream=stream)
+        else:
+            launch(self.compiled(chip, params), {**arguments, **results}, device, symbols=sizes or None, stream=stream)
         return self._answer(results)
 
     def _new_results(self, kernel: Kernel, named: Mapping[str, Any], sizes: Mapping[str, Any]) -> dict[str, Any]:
@@ -124,6 +144,7 @@ def register(
     params: Parameters | ParameterRule | None = None,
     schedule: str = "",
     cpu: str = DEFAULT_CPU,
+    adapt: bool = True,
 ) -> KernelOp:
     """Registers a kernel as the PyTorch operator `name`, such as "mine::scale".
 
@@ -132,11 +153,13 @@ def register(
         that depend on dtypes or on sizes: `lambda a: {"T": tileir.torch.elem_of(a["X"])}`.
     cpu: where kernels on CPU tensors run: "simulator:CHIP" or "interpreter". Tensors on a GPU run on it, in PyTorch's current
         stream.
+    adapt: whether parameters that only cut the work, and that `params` leaves open, are chosen from the sizes of each call, and the sum of
+        a kernel with few tiles may be split (docs/tuning.md); not with a `schedule`, and only where the kernel has matrix products.
 
     Raises CompileError for a text that is wrong; what depends on parameters comes with the first call that needs it.
     """
     text = source.read_text(encoding="utf-8") if isinstance(source, Path) else source
-    return KernelOp(name, text, kernel, params or {}, schedule, cpu)
+    return KernelOp(name, text, kernel, params or {}, schedule, cpu, adapt)
 
 
 def _schema_type(arg: Value) -> str:

@@ -44,7 +44,7 @@ Progress = Callable[[int, int, Trial], None]
 
 
 @dataclass(frozen=True)
-class _Candidate:
+class Candidate:
     values: tuple[int, ...]
     directives: Directives
     estimate: Estimate
@@ -89,11 +89,11 @@ def choose(
 
     Raises CompileError for a text that is wrong, and for values that are.
     """
-    task = _Task.of(source, filename, target, shape, kernel, params or {})
+    task = Task.of(source, filename, target, shape, kernel, params or {})
     settled = map(task.settled, task.rank_bindings(any_waves=True)[:SETTLED])
     ranked = sorted((c for c in settled if c is not None), key=lambda c: c.estimate.clocks)
     defaults = task.space.defaults()
-    own = task.settled(_Candidate(defaults, Directives(), Estimate(0.0, "", 0, 0)))
+    own = task.settled(Candidate(defaults, Directives(), Estimate(0.0, "", 0, 0)))
     default_clocks = own.estimate.clocks if own is not None else math.inf
     if not ranked or ranked[0].estimate.clocks > WORTHWHILE * default_clocks:
         return Choice({}, default_clocks, default_clocks, tuple(task.space.notes))
@@ -132,7 +132,7 @@ def tune(
     """
     from tileir.simulator.timing.estimate import DEFAULT_PRODUCTS  # loads the simulator's engine
 
-    task = _Task.of(source, filename, target, shape, kernel, params or {})
+    task = Task.of(source, filename, target, shape, kernel, params or {})
     task.give(arguments, seed)
     task.product = product or DEFAULT_PRODUCTS[task.target.name]
     task.keep_defaults = keep_defaults
@@ -145,7 +145,7 @@ def tune(
     first = _diverse(first, max(1, count - count // 3))
     runner = _Runner(task, executor or Here(), with_progress, count + 1)
     own = task.estimate(*own_decisions)
-    baseline = _Candidate(*own_decisions, own or Estimate(math.inf, "", 0, 0))
+    baseline = Candidate(*own_decisions, own or Estimate(math.inf, "", 0, 0))
     runner.run([(baseline, True), *((c, False) for c in first)])
     unusable = sum(not t.result.usable for t in runner.trials)
     tried = {(c.values, c.directives) for c, _ in runner.done}
@@ -183,11 +183,11 @@ def tune(
     )
 
 
-def _diverse(ranked: Sequence[_Candidate], count: int) -> list[_Candidate]:
+def _diverse(ranked: Sequence[Candidate], count: int) -> list[Candidate]:
     """The best candidates, of each binding of the parameters no more than a quarter: the model may be wrong about one."""
     each = max(1, count // 4)
     seen: Counter[tuple[int, ...]] = Counter()
-    chosen: list[_Candidate] = []
+    chosen: list[Candidate] = []
     for c in ranked:
         if len(chosen) < count and seen[c.values] < each:
             seen[c.values] += 1
@@ -198,7 +198,7 @@ def _diverse(ranked: Sequence[_Candidate], count: int) -> list[_Candidate]:
     return chosen
 
 
-class _Task:
+class Task:
     """A kernel, a chip and sizes."""
 
     def __init__(
@@ -216,7 +216,7 @@ class _Task:
     @classmethod
     def of(
         cls, source: str | Path, filename: str, target: str, shape: Mapping[str, int], kernel: str, params: Given
-    ) -> _Task:
+    ) -> Task:
         """Raises CompileError."""
         if isinstance(source, Path):
             filename, text = str(source), decode(source.read_bytes(), str(source))
@@ -278,7 +278,7 @@ class _Task:
         except CompileError:
             return None
 
-    def rank_bindings(self, any_waves: bool = False) -> list[_Candidate]:
+    def rank_bindings(self, any_waves: bool = False) -> list[Candidate]:
         """All values of the open parameters that can be expected to compile, the best first, with the usual number of waves, or with
         whatever number around that is best."""
         defaults = self.space.defaults()
@@ -286,17 +286,17 @@ class _Task:
         def distance(values: tuple[int, ...]) -> float:
             return sum(abs(math.log2(v / d)) for v, d in zip(values, defaults, strict=True) if v > 0 and d > 0)
 
-        good: list[_Candidate] = []
+        good: list[Candidate] = []
         for values in self.space.bindings():
             said = [Directives()]
             if any_waves and self.estimate(values, Directives()) is not None:
                 said += [Directives(waves=w) for w in wave_grids(self.space.bound(values))]
             tried = [e for d in said if (e := self.estimate(values, d)) is not None and not e.why_not]
             if tried:
-                good.append(_Candidate(values, Directives(), min(tried, key=lambda e: e.clocks)))
+                good.append(Candidate(values, Directives(), min(tried, key=lambda e: e.clocks)))
         return sorted(good, key=lambda c: (round(c.estimate.clocks), distance(c.values), c.values))
 
-    def settled(self, c: _Candidate) -> _Candidate | None:
+    def settled(self, c: Candidate) -> Candidate | None:
         """A candidate with what the passes choose where it leaves waves and instruction open; None if they reject it."""
         kernel = self.space.bound(c.values)
         try:
@@ -312,7 +312,7 @@ class _Task:
         e = self.estimate(c.values, directives)
         return None if e is None or e.why_not else replace(c, estimate=e)
 
-    def rank(self) -> tuple[list[_Candidate], dict[str, int]]:
+    def rank(self) -> tuple[list[Candidate], dict[str, int]]:
         """All candidates, the fewest clocks first; how many cannot compile, by code."""
         unfit: Counter[str] = Counter()
         bindings = self.rank_bindings()
@@ -320,7 +320,7 @@ class _Task:
             e = self.estimate(values, Directives())
             if e is not None and e.why_not:
                 unfit[e.why_not] += 1
-        found: list[_Candidate] = []
+        found: list[Candidate] = []
         for i, binding in enumerate(bindings):
             said = variants(self.space.bound(binding.values), self.target) if i < EXPANDED else [Directives()]
             found += self._distinct(binding.values, said, unfit)
@@ -329,9 +329,9 @@ class _Task:
 
     def _distinct(
         self, values: tuple[int, ...], said: Iterator[Directives] | Sequence[Directives], unfit: Counter[str]
-    ) -> list[_Candidate]:
+    ) -> list[Candidate]:
         """Candidates of one binding, of those that the model cannot tell apart the one that says least."""
-        made: list[_Candidate] = []
+        made: list[Candidate] = []
         for directives in said:
             e = self.estimate(values, directives)
             if e is None:
@@ -339,27 +339,27 @@ class _Task:
             if e.why_not:
                 unfit[e.why_not] += 1
                 continue
-            made.append(_Candidate(values, directives, e))
+            made.append(Candidate(values, directives, e))
         made.sort(key=lambda c: (c.said, str(c.directives)))
-        kept: list[_Candidate] = []
+        kept: list[Candidate] = []
         for c in made:
             if not any(abs(c.estimate.clocks - k.estimate.clocks) <= ALIKE * k.estimate.clocks for k in kept):
                 kept.append(c)
         return kept
 
-    def near(self, best: tuple[_Candidate, Trial], tried: set[tuple[tuple[int, ...], Directives]]) -> list[_Candidate]:
+    def near(self, best: tuple[Candidate, Trial], tried: set[tuple[tuple[int, ...], Directives]]) -> list[Candidate]:
         """Candidates that differ from the best in one respect: in turn those with other values and those with another directive."""
         candidate, trial = best
         workgroups = math.prod(trial.result.grid)
-        found: dict[tuple[tuple[int, ...], Directives], _Candidate] = {}
+        found: dict[tuple[tuple[int, ...], Directives], Candidate] = {}
         for values, directives in neighbours(self.space, candidate.values, candidate.directives, workgroups):
             if (values, directives) in tried or (values, directives) in found:
                 continue
             e = self.estimate(values, directives)
             if e is not None and not e.why_not:
-                found[values, directives] = _Candidate(values, directives, e)
+                found[values, directives] = Candidate(values, directives, e)
 
-        def ranked(keep: Callable[[_Candidate], bool]) -> list[_Candidate]:
+        def ranked(keep: Callable[[Candidate], bool]) -> list[Candidate]:
             return sorted(filter(keep, found.values()), key=lambda c: c.rank)
 
         other_values = ranked(lambda c: c.values != candidate.values)
@@ -371,7 +371,7 @@ class _Task:
 
     # -- texts -----------------------------------------------------------------------------------------------------------
 
-    def written(self, c: _Candidate) -> tuple[str, str, str]:
+    def written(self, c: Candidate) -> tuple[str, str, str]:
         """Name and text of the schedule, and the whole file with it."""
         taken = schedule_names(self.text, self.filename)
         name = f"tuned_{self.target.name}" if len({*taken.values(), self.kernel.name}) == 1 else ""
@@ -386,7 +386,7 @@ class _Task:
         defaults = {} if self.keep_defaults else named
         return name, block, with_schedule(self.text, self.filename, kernel.name, block, name, defaults)
 
-    def order(self, c: _Candidate, as_it_is: bool) -> Order:
+    def order(self, c: Candidate, as_it_is: bool) -> Order:
         """What to compile and time for a candidate: exactly what `written` gives."""
         named: dict[str, ParameterValue] = dict(self.space.fixed)
         shape = ",".join(f"{k}={v}" for k, v in self.shape.items())
@@ -428,7 +428,7 @@ def _is_stride(kernel: Kernel, symbol: str) -> bool:
     return kernel.symbols()[symbol].bits == 64
 
 
-def _in_turn(lists: Sequence[Sequence[_Candidate]]) -> Iterator[_Candidate]:
+def _in_turn(lists: Sequence[Sequence[Candidate]]) -> Iterator[Candidate]:
     for i in range(max(map(len, lists), default=0)):
         yield from (found[i] for found in lists if i < len(found))
 
@@ -436,15 +436,15 @@ def _in_turn(lists: Sequence[Sequence[_Candidate]]) -> Iterator[_Candidate]:
 class _Runner:
     """Has candidates carried out. What comes of it does not depend on the executor nor on who is ready first."""
 
-    def __init__(self, task: _Task, executor: Executor, progress: Progress, total: int):
+    def __init__(self, task: Task, executor: Executor, progress: Progress, total: int):
         self.task, self.executor, self.progress, self.total = task, executor, progress, total
-        self.done: list[tuple[_Candidate, Trial]] = []
+        self.done: list[tuple[Candidate, Trial]] = []
 
     @property
     def trials(self) -> list[Trial]:
         return [t for _, t in self.done]
 
-    def run(self, candidates: Sequence[tuple[_Candidate, bool]]) -> None:
+    def run(self, candidates: Sequence[tuple[Candidate, bool]]) -> None:
         """Carries out candidates, each with whether it is the file as it is."""
         ready: SimpleQueue[tuple[int, Future[Result]]] = SimpleQueue()
         made: dict[int, Trial] = {}
@@ -464,7 +464,7 @@ class _Runner:
         collect(wait=True)
         self.done += [(c, made[i]) for i, (c, _) in enumerate(candidates)]
 
-    def _submitted(self, c: _Candidate, own: bool) -> Future[Result]:
+    def _submitted(self, c: Candidate, own: bool) -> Future[Result]:
         try:
             return self.executor.submit(carry_out, self.task.order(c, own))
         except RuntimeError as e:  # an executor that is broken or shut down takes no more
@@ -472,7 +472,7 @@ class _Runner:
             failed.set_exception(e)
             return failed
 
-    def _trial(self, c: _Candidate, own: bool, future: Future[Result]) -> Trial:
+    def _trial(self, c: Candidate, own: bool, future: Future[Result]) -> Trial:
         fault = future.exception()
         if fault is None:
             result = future.result()
@@ -482,7 +482,7 @@ class _Runner:
         named = self.task.space.named(c.values)
         return Trial(named, None if own else c.directives, c.estimate.clocks, result)
 
-    def best(self) -> tuple[_Candidate, Trial] | None:
+    def best(self) -> tuple[Candidate, Trial] | None:
         """The fastest candidate that may be proposed; the first of equals."""
         usable = [(c, t) for c, t in self.done if t.result.usable]
         return min(usable, key=lambda x: x[1].result.estimated_seconds, default=None)
