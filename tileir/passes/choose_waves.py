@@ -8,7 +8,7 @@ are constraints: a number of waves that they do not suffice for is not a candida
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from tileir.ir.core import Kernel, Op, Value
@@ -121,9 +121,7 @@ def price(loops: list[Op], trips: Mapping[Op, float], waves: int, kernel: Kernel
         if any(not _has_work(op, waves) for op in products):
             return None
         try:
-            spreads = {
-                op: [replace(m, k_of="wide") for m in mappings(op, waves, target) if not m.swapped] for op in products
-            }
+            spreads = {op: [replace(m, k_of="wide") for m in _plainest(mappings(op, waves, target))] for op in products}
             trip = trip_of(loop, waves, model, spreads)
         except CompileError:
             return None
@@ -134,6 +132,11 @@ def price(loops: list[Op], trips: Mapping[Op, float], waves: int, kernel: Kernel
             return None
         found.append((loop, trips[loop.regions[0].ops[0]], ways[0]))
     return Priced(waves, tuple(found))
+
+
+def _plainest(found: Sequence[Spread]) -> list[Spread]:
+    """Mappings that are not swapped, which take as long as those that are, or all where the text asks for swapped ones."""
+    return [m for m in found if not m.swapped] or list(found)
 
 
 def _has_work(op: Op, waves: int) -> bool:

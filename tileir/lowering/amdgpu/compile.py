@@ -323,7 +323,7 @@ def worker_options(kernel: Kernel) -> tuple[str, ...]:
 
 
 def _attempts(kernel: Kernel) -> tuple[Attempt, ...]:
-    return MFMA_ATTEMPTS if any(op.name in ("mma", "mfma") for op in kernel.walk()) else OTHER_ATTEMPTS
+    return MFMA_ATTEMPTS if any(op.name in ("mma", "mma_scaled", "mfma") for op in kernel.walk()) else OTHER_ATTEMPTS
 
 
 def _generate(
