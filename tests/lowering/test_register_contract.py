@@ -132,7 +132,7 @@ def test_eight_accumulators_across_an_outer_loop(chip: str) -> None:
     assert [stats[k] for k in SPILLS] == [0, 0, 0]
 
 
-@pytest.mark.parametrize("chip", [CHIPS[0], pytest.param(CHIPS[1], marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("chip", CHIPS)
 def test_what_exceeds_the_registers_by_little_is_an_error_at_once(chip: str) -> None:
     """Eight accumulators of 64 registers in a wave of 512: LLVM would work on the spills for minutes."""
     text = eight_accumulators().replace("cdiv(N, 64)) {", "cdiv(N, 64)) with(waves = 1) {")
@@ -141,9 +141,8 @@ def test_what_exceeds_the_registers_by_little_is_an_error_at_once(chip: str) -> 
         compiled(text, chip)
     assert time.process_time() - start < 5
     (d,) = caught.value.diagnostics
-    assert d.code == "E0863" and "are in use here; 1 waves have 512 each" in d.message
-    assert " mma(" in text.splitlines()[d.loc.line - 1] or "load(" in text.splitlines()[d.loc.line - 1]
-    assert any("hold the value of %" in n.message for n in d.notes)
+    assert d.code == "E0863" and "about 512 per lane are accumulators that live at the same time; 1 waves" in d.message
+    assert d.loc.line and len([n for n in d.notes if "takes 64" in n.message]) == 8
 
 
 @pytest.mark.parametrize("chip", CHIPS)

@@ -299,7 +299,7 @@ def test_kernels_without_anything_shared_along_both_dimensions_stay_as_they_are(
 def test_the_choice_is_told() -> None:
     log = run_pipeline(parse(kernels.source("gemm"), "g.tile"), "", "gfx942", stop_after="order-grid").context.log
     (told,) = [d for d in log.diagnostics if d.code == "R0808"]
-    assert "chunks of 38 for each of 8 chiplets" in told.message and "windows of 8 block rows" in told.message
+    assert "chunks of 76 for each of 8 chiplets" in told.message and "windows of 16 block rows" in told.message
 
 
 @pytest.mark.parametrize(("m", "n"), [(12, 11), (15, 17), (1, 140), (33, 5), (8, 8)])

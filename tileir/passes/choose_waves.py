@@ -52,6 +52,8 @@ def loops_of(kernel: Kernel, trips: Mapping[Op, float]) -> list[Op] | None:
     for op in kernel.walk():
         if op.name != "for" or op not in trips or not any(o.name == "mma" for o in op.walk()):
             continue
+        if any(inner.name == "copy" for inner in op.regions[0].ops):
+            continue  # the version for views that are not aligned, which has the waves of the other
         if any(inner.regions for inner in op.regions[0].ops):
             if any(inner.name == "mma" for inner in op.regions[0].ops):
                 return None

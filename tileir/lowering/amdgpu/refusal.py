@@ -13,10 +13,6 @@ from tileir.target import Target
 SPILLED, MOVED, PINNED = "E0863", "E0865", "E0866"
 HOPELESS = 1.5
 """Registers alive over the budget from which on compiling is not tried."""
-HOLDERS = 8
-"""Values that a message names."""
-PREDICTED = 1.1
-"""Registers predicted to be in use at one point, over the budget, from which on compiling is not tried: LLVM computes a few values anew."""
 BESIDES = 32
 """Registers that a product needs besides its accumulator: a fragment of each operand, read ahead, and addresses."""
 
@@ -56,45 +52,11 @@ def check_pressure(kernel: Kernel, target: Target, module: Module) -> None:
         place = "accumulators that live at the same time"
         limit = limit if less else f"{waves} waves have room for {most}"
     if held <= most or worst.op is None:
-        if worst.registers > room and not less:
-            _check_prediction(kernel, target, module)
         return
     text = f"registers do not suffice: about {held} per lane are {place}; {limit}"
     legal = "smaller tiles, more waves, or --allow-spills to accept it"
     notes = (*_stated_budget(kernel, module), *_live_set(worst))
     raise Hopeless([Diagnostic(SPILLED, text, worst.op.loc, legal=legal, notes=notes)], module.sources)
-
-
-def _check_prediction(kernel: Kernel, target: Target, module: Module) -> None:
-    """Rejects a kernel whose tiles alone exceed the registers, though not by half, if the code that is to be generated does, too: by what
-    its text says is in use at the worst point. Found within 2 s; LLVM takes minutes."""
-    # Not at the top: few kernels need it.
-    from tileir.lowering.amdgpu.registers.lifetimes import lifetimes
-    from tileir.lowering.amdgpu.registers.values import SCALAR
-
-    room = budget(kernel, target)
-    try:
-        worst = lifetimes(kernel, target, placed=False).peaks[0]
-    except CompileError:  # an op without lowering: code generation says so
-        return
-    if worst.registers <= PREDICTED * room:
-        return
-    waves = wave_count(kernel)
-    text = f"registers do not suffice: about {worst.registers} per lane are in use here; {waves} waves have {room} each"
-    legal = "smaller tiles, more waves, or --allow-spills to accept it"
-    held: dict[tuple[str, str, int], int] = {}
-    for h in worst.held:
-        if h.file != SCALAR:
-            held[h.name, h.role, h.line] = held.get((h.name, h.role, h.line), 0) + h.registers
-    largest = sorted(held.items(), key=lambda x: (-x[1], x[0]))
-    notes = [
-        Note(f"{n} hold the {role} of {name}" + (f", line {line}" if line else ""))
-        for (name, role, line), n in largest[:HOLDERS]
-    ]
-    if len(largest) > HOLDERS:
-        notes.append(Note(f"and {len(largest) - HOLDERS} more"))
-    loc = worst.op.loc if worst.op.loc.line else kernel.loc
-    raise Hopeless([Diagnostic(SPILLED, text, loc, legal=legal, notes=tuple(notes))], module.sources)
 
 
 def refused(code: str, text: str, loc: Loc, kernel: Kernel | None, note: Note, module: Module) -> Refused:

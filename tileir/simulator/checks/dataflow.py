@@ -12,12 +12,21 @@ from tileir.simulator import state
 from tileir.simulator.checks.registers import copies, items, splits
 from tileir.simulator.decoder import Instruction, Operand
 from tileir.simulator.native import check_state as c
+from tileir.simulator.native.cross_lane import INDEX_DESTINATION, INDEX_SOURCE
 from tileir.simulator.program import Program
 
 _INDIRECT = ("s_setpc", "s_swappc", "s_call", "s_rfe", "s_cbranch_g_fork", "s_cbranch_join", "s_cbranch_i_fork")
 _NARROWING = ("s_and_saveexec", "s_and_b", "s_andn2_b")
 _ALL = -1
-_COPIED = (c.ITEM_COPY_FROM, c.ITEM_COPY_AND, c.ITEM_MASK, c.ITEM_COPY_WHERE, c.ITEM_WRITTEN_WHERE)
+_NEVER = 1 << 15  # a register that is never written: the source of a copy of which nothing is known
+_COPIED = (
+    c.ITEM_COPY_FROM,
+    c.ITEM_COPY_FROM_INDEXED,
+    c.ITEM_COPY_AND,
+    c.ITEM_MASK,
+    c.ITEM_COPY_WHERE,
+    c.ITEM_WRITTEN_WHERE,
+)
 """Items that belong to the next one that is written."""
 
 
@@ -104,7 +113,10 @@ def _facts(inst: Instruction, indexing: int) -> _Facts:
                 # a pair that begins at the register or one before it is no copy of EXEC any more
                 kills |= 3 << (register - state.CHECK_SGPR) >> 1
     change, pair, receives = _exec_change(inst, read, write)
-    return _Facts(tuple(own), tuple(copies(inst)), active, everywhere, change, pair, receives, kills)
+    moves = copies(inst)
+    if indexing & INDEX_SOURCE:
+        moves = [((_NEVER,), target) for _, target in moves]
+    return _Facts(tuple(own), tuple(moves), active, everywhere, change, pair, receives, kills)
 
 
 def _step(now: _State, facts: _Facts) -> _State:
@@ -151,12 +163,15 @@ def _proved(item: int, now: _State) -> bool:
 
 def unproved(program: Program) -> list[list[int]]:
     """For each record the items (see ``check_state``) to test and to note; empty where nothing has to be done. Everything
-    is tested where jumps go to computed addresses or registers are relative to M0, since nothing is proved then."""
+    is tested where jumps go to computed addresses or written registers are relative to M0, since nothing is proved then. A copy from a register
+    that is relative to M0 may be of any: what can run before it is noted for all."""
     instructions = program.instructions
     facts = [
         _facts(inst, indexing) if inst else None for inst, indexing in zip(instructions, program.indexing, strict=True)
     ]
-    if any(program.indexing) or any(inst and inst.name.startswith(_INDIRECT) for inst in instructions):
+    if any(x & INDEX_DESTINATION for x in program.indexing) or any(
+        inst and inst.name.startswith(_INDIRECT) for inst in instructions
+    ):
         return [list(f.items) if f else [] for f in facts]
     numbers = {address: i for i, address in enumerate(program.addresses)}
     before = _solve(program, facts, numbers)
@@ -177,10 +192,30 @@ def unproved(program: Program) -> list[list[int]]:
         if more == tracked:
             break
         tracked = more
-    out: list[list[int]] = []
-    for f, own in zip(facts, reads, strict=True):
-        out.append(own + _noted(f, tracked))
-    return out
+    picks = [
+        i
+        for i, f in enumerate(facts)
+        if f and program.indexing[i] and any(tracked >> target & 1 for _, target in f.moves)
+    ]
+    noted = _before(program, picks, numbers)
+    return [
+        own + _noted(f, _ALL if i in noted else tracked) for i, (f, own) in enumerate(zip(facts, reads, strict=True))
+    ]
+
+
+def _before(program: Program, ends: list[int], numbers: dict[int, int]) -> set[int]:
+    """The records from which one of `ends` can be reached, these included."""
+    preceding: dict[int, list[int]] = {}
+    for i in range(len(program.instructions)) if ends else ():
+        for target in successors(program, i, numbers):
+            preceding.setdefault(target, []).append(i)
+    found, work = set(ends), list(ends)
+    while work:
+        for i in preceding.get(work.pop(), ()):
+            if i not in found:
+                found.add(i)
+                work.append(i)
+    return found
 
 
 def successors(program: Program, i: int, numbers: dict[int, int]) -> list[int]:

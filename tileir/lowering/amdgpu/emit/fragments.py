@@ -8,7 +8,7 @@ from tileir.ir.ops.contract import SCALE
 from tileir.ir.types import FragmentType, SharedType, TileType
 from tileir.layout.transposed import elements_per_read
 from tileir.lowering.amdgpu.emit import packed, shared, views
-from tileir.lowering.amdgpu.emit.coords import coordinate, wave
+from tileir.lowering.amdgpu.emit.coords import coordinate, masks, wave
 from tileir.lowering.amdgpu.emit.matrix import Scales, emit_product, matrix_instruction
 from tileir.lowering.amdgpu.emit.state import State
 from tileir.lowering.amdgpu.emit.tiles import Tile, at_pin, pin_constraint, tied
@@ -201,7 +201,8 @@ def load_global(s: State, op: Op) -> None:
         a = views.access_of(s, op)
         resource, moved = views.descriptor(s, a, views.base_offset(s, a)), w.const(0)
         coords = [coordinate(w, tile.layout, _at(op), d) for d in range(tile.rank)]
-        offset = views.BufferOffsets(s, a, views.Bounds(s, a, tile.shape, [False] * tile.rank)).get(coords)
+        holes = [masks(tile.layout, d) for d in range(tile.rank)]
+        offset = views.BufferOffsets(s, a, views.Bounds(s, a, tile.shape, holes)).get(coords)
     raw_type = views.memory_type(t.count * t.elem.bits // 8)
     raw = w.op(f"rocdl.raw.ptr.buffer.load {resource}, {offset}, {moved}, {views.policy(w, op)} : {raw_type}")
     if t.elem.name == SCALE and t.count <= SCALES_TOGETHER:

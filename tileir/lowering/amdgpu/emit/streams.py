@@ -464,7 +464,7 @@ def _fragment_places(s: State, op: Op) -> tuple[list[list[Coordinate]], list[boo
     t, at = op.operands[-1].tile, op.attrs.get("at", 0)
     assert t.layout is not None and isinstance(at, int)
     place = [coordinate(s.w, t.layout, at, d) for d in range(t.rank)]
-    return [place], [False] * t.rank, t.shape
+    return [place], [masks(t.layout, d) for d in range(t.rank)], t.shape
 
 
 def _copy_places(s: State, op: Op) -> tuple[list[list[Coordinate]], list[bool], tuple[int, ...]]:

@@ -93,11 +93,10 @@ class Lifetimes:
     """What vectors and accumulators hold, with the numbers of the first and last op while it does, largest first."""
 
 
-def lifetimes(kernel: Kernel, target: Target, *, sparing: bool = False, placed: bool = True) -> Lifetimes:
-    """Lifetimes of a kernel in the form that the pipeline ends with; `placed` as for `predict`. Raises CompileError for an op that has
-    no lowering."""
+def lifetimes(kernel: Kernel, target: Target, *, sparing: bool = False) -> Lifetimes:
+    """Lifetimes of a kernel in the form that the pipeline ends with. Raises CompileError for an op that has no lowering."""
     ops = list(kernel.walk())
-    prediction = predict(_numbered(kernel, ops, target, sparing), target, placed=placed)
+    prediction = predict(_numbered(kernel, ops, target, sparing), target)
     return _Reader(kernel, target, prediction, ops).read()
 
 

@@ -61,9 +61,8 @@ class Prediction:
         return -(-self.vector // 4) * 4 + self.accumulation if self.accumulation else self.vector
 
 
-def predict(text: str, target: Target, *, placed: bool = True) -> Prediction:
-    """The registers that an emitted module will take on a chip; unless `placed`, those that are alive at most, without the holes between
-    them, in half the time. Raises nothing for texts of `emit_module`."""
+def predict(text: str, target: Target) -> Prediction:
+    """The registers that an emitted module will take on a chip. Raises nothing for texts of `emit_module`."""
     function = read(text)
     share(function)
     select(function)
@@ -78,9 +77,6 @@ def predict(text: str, target: Target, *, placed: bool = True) -> Prediction:
         waiting = max(sum(_waits(i, registers) for i in b.instructions) for b in function.blocks)
     registers = Registers(function)
     live = liveness(function, registers)
-    if not placed:
-        counts = [max(profile(live, registers, file), default=0) for file in (VECTOR, ACCUMULATION, SCALAR)]
-        return Prediction(counts[0], counts[1], counts[2], function, registers, live)
     rows = Rows(function, registers, live)
     vector, accumulation, scalar = (
         allocate(rows, file, backwards=function.has_products) for file in (VECTOR, ACCUMULATION, SCALAR)
