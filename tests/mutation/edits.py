@@ -28,12 +28,14 @@ from tileir import kernels
 from tileir.frontend import parse
 from tileir.ir.core import Block, Kernel, Module, Op
 from tileir.ir.diagnostics import CompileError, Log
+from tileir.ir.ops.fragments import part_mask
 from tileir.ir.registry import get
 from tileir.ir.rewriter import Rewriter, rewrite
-from tileir.ir.types import GlobalType
+from tileir.ir.types import FragmentType, GlobalType, SharedType
 from tileir.lowering.amdgpu.compile import Compiled, Options, compile_kernel
 from tileir.passes import priorities, references
 from tileir.passes.manager import run_pipeline
+from tileir.passes.outstanding import LANES
 from tileir.runtime import DeviceError, launch
 from tileir.runtime.simulator_device import SimulatorDevice
 
@@ -361,16 +363,25 @@ ATTENTIONS = (_attention(128, 64, 64), _attention(128, 300, 64), _attention(128,
 K32 = (_gemm(64, 64, 96), _gemm(128, 64, 224), _gemm(64, 64, 320))
 K64 = (_gemm(128, 128, 192), _gemm(128, 128, 448))
 SUBJECTS = (
-    Subject("gemm interleave", "gfx950", _schedule("gemm", "gfx950", "waves %acc 2 x 2"), K32, SMALL),
+    Subject(
+        "gemm interleave", "gfx950",
+        _schedule("gemm", "gfx950", "stage %a, %b in shared depth 4 direct\n  loop %k pattern interleave\n  waves %acc 2 x 2"),
+        K32, SMALL,
+    ),
     Subject(
         "gemm interleave depth 2", "gfx950",
-        _schedule("gemm", "gfx950", "stage %a, %b in shared depth 2 direct\n  loop %k pattern interleave"), K32, SMALL,
+        _schedule("gemm", "gfx950", "stage %a, %b in shared depth 2 direct\n  loop %k pattern interleave\n  waves %acc 1 x 2"),
+        K32, SMALL,
     ),
     Subject(
         "gemm ping_pong", "gfx950", _schedule("gemm", "gfx950", "waves %acc 2 x 4\n  loop %k pattern ping_pong"), K64, HALVES
     ),
     Subject("gemm plain", "gfx950", _schedule("gemm", "gfx950", "stage %a, %b in shared depth 3 direct\n  loop %k pattern plain"), K32, SMALL),
-    Subject("gemm interleave", "gfx942", _schedule("gemm", "gfx942", "waves %acc 2 x 2"), K32, SMALL),
+    Subject(
+        "gemm interleave", "gfx942",
+        _schedule("gemm", "gfx942", "stage %a, %b in shared depth 4 via_registers\n  loop %k pattern interleave\n  waves %acc 2 x 2"),
+        K32, SMALL,
+    ),
     Subject(
         "gemm ping_pong", "gfx942", _schedule("gemm", "gfx942", "waves %acc 2 x 4\n  loop %k pattern ping_pong"), K64, HALVES
     ),
@@ -408,20 +419,84 @@ SUBJECTS = (
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the verifier says ("" if nothing) and what is wrong with the machine code ("" if nothing)."""
+    """What the verifier says ("" if nothing) and what is wrong with the machine code ("" if nothing). own: names of the buffers of which
+    every wave reads nothing but what it copies itself, see `own_buffers`."""
 
     edit: str
     rejected: str
     wrong: str
+    own: frozenset[str] = frozenset()
+
+
+def own_buffers(kernel: Kernel) -> frozenset[str]:
+    """Names of LDS buffers that only parts of direct copies write and only fragments read, and of which no wave touches an element that
+    another one writes. Proved element by element: instruction `part` of a copy fills a slab of 64 lanes, and those of a wave follow each
+    other (`part_mask`, which the interpreter's copies are tested with); a read takes what its map says of each wave. Waves
+    cannot meet in such a buffer, so that a wave's own waits order all that happens to it, without a barrier."""
+    waves = kernel.attrs["waves"]
+    assert isinstance(waves, int)
+    written: dict[str, dict[int, Any]] = {}
+    read: dict[str, dict[int, Any]] = {}
+    shared: set[str] = set()
+    for op in kernel.walk():
+        for v in op.operands if op.name != "shared_alloc" else ():
+            if not isinstance(v.type, SharedType):
+                continue
+            kind = {"copy_async_part": written, "shared_load_fragment": read}.get(op.name)
+            if kind is None or v.owner is None or v.owner.name != "shared_alloc":
+                shared.add(v.name)
+                continue
+            for w in range(waves):
+                mask = _copied_by(op, w, waves) if kind is written else _read_by(op, w)
+                kind.setdefault(v.name, {}).setdefault(w, np.zeros(v.type.shape, bool))[mask] = True
+    return frozenset(
+        name
+        for name in written
+        if name not in shared
+        and not any(
+            (written[name][w] & other[name][x]).any()
+            for other in (written, read)
+            if name in other
+            for w in range(waves)
+            for x in range(waves)
+            if w != x
+        )
+    )
+
+
+def _copied_by(op: Op, wave: int, waves: int) -> Any:
+    """The elements that a wave writes with a part of a copy: of the slabs of all waves, the part's own of this wave's run."""
+    t, width, together = op.operands[-1].type, op.attrs["bytes"], op.attrs.get("together", 1)
+    assert isinstance(t, SharedType) and t.layout is not None and isinstance(width, int) and isinstance(together, int)
+    assert t.layout.kind != "slabs" and t.matrix == t.shape
+    slabs = t.layout.offset(*np.indices(t.matrix)) // (width * LANES)
+    return part_mask(op, waves * LANES) & (slabs // together % waves == wave)
+
+
+def _read_by(op: Op, wave: int) -> Any:
+    """The elements that a wave reads with a fragment."""
+    layout, fragment, buffer = op.operands[1].tile.layout, op.results[0].type, op.operands[0].type
+    at = op.attrs.get("at", 0)
+    assert (
+        layout is not None
+        and isinstance(fragment, FragmentType)
+        and isinstance(buffer, SharedType)
+        and isinstance(at, int)
+    )
+    table = layout.owner_table()[wave, :, at : at + fragment.count].reshape(-1, layout.rank)
+    mask = np.zeros(buffer.shape, bool)
+    mask[tuple(table.T)] = True
+    return mask
 
 
 def judge(subject: Subject, wanted: Callable[[int, Edit], bool] = lambda i, edit: True) -> Iterator[Verdict]:
     """The verdicts on edits of a subject, on those that are wanted by number."""
     assert not subject.rejected(subject.final) and not subject.wrong(subject.final)
+    own = own_buffers(subject.final)  # no edit changes which elements an access touches
     for i, edit in enumerate(edits(subject.final)):
         if wanted(i, edit):
             kernel = edit.applied(subject.final)
-            yield Verdict(edit.name, subject.rejected(kernel), subject.wrong(kernel))
+            yield Verdict(edit.name, subject.rejected(kernel), subject.wrong(kernel), own)
 
 
 def main(words: str = "") -> None:

@@ -126,6 +126,11 @@ def _bounds(old: Any) -> Any:
     return method
 
 
+def _copies_earlier(old: Any) -> Any:
+    """Copies that begin one matrix instruction before the turn that frees their buffers."""
+    return property(lambda self: [(p - self.weave.shift - 1, f, i) for p, f, i in old.func(self)])
+
+
 def passes_of(subject: Subject) -> Iterator[Mutant]:
     """Faults in the passes that write the loop of a subject."""
     plain = subject.plain
@@ -165,7 +170,14 @@ def passes_of(subject: Subject) -> Iterator[Mutant]:
     yield Mutant("turns without barriers", ((f"{writer}.barrier", _nothing),))
     yield Mutant("turns without waits", ((f"{writer}.wait", _nothing),))
     yield Mutant("turns that do not wait for LDS", ((f"{writer}.wait", _without_lgkm),))
-    yield Mutant("the turn before the last reads", ((f"{iteration}.first_turn", more(-14)),))
+    yield Mutant("the turn behind the first reads", ((f"{iteration}.first_turn", more(8)),))
+    if direct:
+        yield Mutant("copies before the turn", ((f"{iteration}.copies", _copies_earlier),))
+    if not (direct and subject.depth > 2):
+        # In loops of one long slice this is no fault: a tile is read as a whole before its iteration, at whose start the turn stands.
+        # A turn and copies placed still earlier are written there, too, the turn first; no reads of the tile are left to
+        # overwrite. The code runs right with all checks on (also 20, 24 and 28 earlier).
+        yield Mutant("the turn before the last reads", ((f"{iteration}.first_turn", more(-14)),))
 
 
 # -- the text --------------------------------------------------------------------------------------------------------

@@ -21,9 +21,11 @@ def another_program(v: Verdict) -> bool:
 def conservative(v: Verdict) -> bool:
     """Whether a rejected text may run right all the same: a raised priority costs time alone; the code may wait for LDS on its own; and a copy
     that comes behind one of the same part to the same buffer is made by the same lanes, whose loads return in order, which the
-    verifier does not look at."""
+    verifier does not look at; nor does it look at which wave touches which elements, so that it wants a barrier – not only a wait – also
+    in buffers in which no wave meets another (`own_buffers`)."""
     in_order = "may overtake the 'copy_async" in v.rejected
-    return v.rejected.startswith("E1036") or in_order or waited_for_by_code(v.rejected)
+    alone = "no barrier()" in v.rejected and any(f" %{name} of another wave" in v.rejected for name in v.own)
+    return v.rejected.startswith("E1036") or in_order or alone or waited_for_by_code(v.rejected)
 
 
 def agree(v: Verdict) -> None:
