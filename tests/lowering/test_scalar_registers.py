@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,9 @@ from tests.kernels.harness import CHIPS, DTYPES, device, integers
 from tileir import kernels
 from tileir.frontend import parse, parse_file
 from tileir.lowering.amdgpu.compile import compile_kernel
+from tileir.lowering.amdgpu.emit.coords import thread
 from tileir.lowering.amdgpu.emit.kernel import emit_module
+from tileir.lowering.amdgpu.emit.writer import Writer
 from tileir.passes.manager import run_pipeline
 from tileir.runtime import launch
 from tileir.target import get
@@ -83,6 +86,20 @@ def test_what_a_test_of_the_launch_computes_is_not_kept_for_its_version() -> Non
     assert any(i < branch for i in ties) and sum(i > branch for i in ties) >= 4
     used = [x for x in lines[: branch + 1] if re.search(r"%sym_\w+", x) and "llvm.func" not in x and '"=s,0"' not in x]
     assert not used
+
+
+def test_behind_a_loop_only_numbers_that_are_used_are_tied() -> None:
+    """A tie keeps what it ties in a register through the loop before it: it is written where that loop ends, once something asks for it."""
+    w = Writer("k.tile")
+    with w.scope():
+        before = thread(w)
+        w.forget({key: partial(w.op, f"tie {key}") for key in ("thread", "wave")})
+        w.line("behind")
+        assert not [x for x in w.lines() if "tie" in x]
+        again = thread(w)
+        assert again != before and thread(w) == again
+    assert thread(w) == before
+    assert [x.split(" loc")[0].strip() for x in w.lines()][1:] == [f"{again} = tie thread", "behind"]
 
 
 @pytest.mark.parametrize(("chip", "attempts"), [("gfx950", 2)])

@@ -237,8 +237,9 @@ class Control:
                 travel = self.travels.get(v, Travel())
                 own = dict.fromkeys(self.shares(v, travel.size))
                 ties += [travel.pins[i] if travel.pins else travel.tie for i in own]
-        # A vector that several begin with is in registers of each once, where paths part; else every path would move it there.
-        many = {value for value, n in Counter(values).items() if n > 1}
+        # A vector that several begin with is in registers of each once, where paths part; else every path would move it there. Not in a loop:
+        # LLVM would keep the vector itself in registers throughout, to copy it there in every trip.
+        many = set[str]() if self.w.in_loop else {value for value, n in Counter(values).items() if n > 1}
         ties = [
             "v" if not tie and value in many and type.startswith("vector<") and can_tie(type) else tie
             for value, type, tie in zip(values, types, ties, strict=True)

@@ -138,9 +138,14 @@ class State:
         if not self.has_products:
             return
         if not w.in_loop:
-            item = tied(w, thread(w), "i32", "v", ordered=True)
-            known = {"thread": item, "lane": w.binary("and", item, w.const(self.target.wave_size - 1))}
-            w.forget({**known, "wave": tied(w, wave(w), "i32", "s", ordered=True)})
+            item, number = thread(w), wave(w)
+            w.forget(
+                {
+                    "thread": lambda: tied(w, item, "i32", "v", ordered=True),
+                    "lane": lambda: w.binary("and", thread(w), w.const(self.target.wave_size - 1)),
+                    "wave": lambda: tied(w, number, "i32", "s", ordered=True),
+                }
+            )
         self.forget_symbols()
 
     def forget_outside(self) -> None:

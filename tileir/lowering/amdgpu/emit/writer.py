@@ -76,10 +76,12 @@ def file_name(path: str) -> str:
 
 @dataclass
 class Scope:
-    """Where hoisted values of a region go, a place of the body that all of the region behind it passes, and those there are."""
+    """Where hoisted values of a region go, a place of the body that all of the region behind it passes, those there are, and how some
+    others are made there once they are asked for."""
 
     target: list[str]
     values: dict[object, str] = field(default_factory=dict[object, str])
+    makers: dict[object, Callable[[], str]] = field(default_factory=dict[object, Callable[[], str]])
 
 
 @dataclass
@@ -148,6 +150,10 @@ class Writer:
             if key in self._local.values or not entry:
                 return self._hoist_here(key, emit)
         for scope in () if self._target is self.prologue else reversed(self._scopes):
+            if key in scope.makers:
+                make = scope.makers.pop(key)
+                with self.writing(scope.target):
+                    scope.values[key] = make()
             if key in scope.values:
                 return scope.values[key]
         entry = entry or self._target is self.prologue
@@ -188,11 +194,12 @@ class Writer:
         if self._scopes and not self._loops:
             self._scopes[-1].target = self.place()
 
-    def forget(self, known: Mapping[object, str]) -> None:
+    def forget(self, makers: Mapping[object, Callable[[], str]]) -> None:
         """Hoisted values of the current region are computed again from here on, instead of being kept from before, unless this is inside a
-        loop. `known` are the values of some keys, also of those of the prologue, in place of those that stood there before."""
+        loop. `makers` write the values of some keys, also of those of the prologue, in place of those that stood there before; what nobody
+        asks for is not written, since it would keep registers in use from before the loop."""
         if self._scopes and not self._loops:
-            self._scopes[-1] = Scope(self.place(), dict(known))
+            self._scopes[-1] = Scope(self.place(), makers=dict(makers))
 
     @contextmanager
     def scope(self) -> Generator[None, None, None]:
