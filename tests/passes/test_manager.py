@@ -187,7 +187,9 @@ def test_a_kernel_that_no_small_input_satisfies_is_reported(with_pass: object) -
 def test_last_checks_may_be_left_to_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     source, checks = module(), list[manager.Check]()
     kernel = run_pipeline(source, "k", "gfx950", later=checks).kernel
-    assert len(checks) > 1 + sum(len(step.pass_.establishes) for step in pipeline())  # and what steps require of each other
+    assert len(checks) > 1 + sum(
+        len(step.pass_.establishes) for step in pipeline()
+    )  # and what steps require of each other
     for check in checks:
         check()
     checked: list[Kernel] = []

@@ -107,7 +107,7 @@ def test_buffers(tmp_path: Path, chip: str) -> None:
     page = view(tmp_path, "gemm", "--target", chip, "-D", "BM=64", "-D", "BN=64")
     buffers = [p for p in data_of(page) if p["kind"] == "buffer"]
     assert [p["start"] for p in buffers[-2:]] == [0, 8192], "the version for views that are not aligned"
-    assert [p["start"] for p in buffers[:-2]] == [8192 * i for i in range(len(buffers) - 2)] and len(buffers) > 4
+    assert [p["start"] for p in buffers[:-2]] == [8192 * i for i in range(len(buffers) - 2)] and len(buffers) >= 4
     for p in buffers:
         m = re.fullmatch(r"swizzle\((\d+), (\d+), (\d+)\)", p["layout"])
         assert m is not None and p["banks"] == (64 if chip == "gfx950" else 32)

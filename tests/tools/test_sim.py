@@ -270,4 +270,4 @@ def test_loads_nothing_of_the_compiler(hsaco: str) -> None:
         "print('ROOMS', status, *sorted(rooms), 'mlir' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", script, *axpy(hsaco)], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "ROOMS 0 codeobject records simulator target tools False"
+    assert done.stdout.splitlines()[-1] == "ROOMS 0 codeobject collector records simulator target tools False"

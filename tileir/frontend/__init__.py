@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from tileir.ir.collector import collector_paused
+from tileir.collector import collector_paused
 
 with collector_paused():  # modules are full of objects, and none of them is garbage
     from tileir.frontend.elaborate import FileText

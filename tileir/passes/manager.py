@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import field
 from functools import partial
 
-from tileir.ir.collector import collect_if_much, collector_paused
+from tileir.collector import collect_if_much, collector_paused
 from tileir.ir.core import Kernel, Module
 from tileir.ir.diagnostics import CompileError, Diagnostic, Log, Note, error
 from tileir.ir.location import UNKNOWN, Loc

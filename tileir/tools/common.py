@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tileir.ir.collector import end_without_collection
+from tileir.collector import end_without_collection
 
 if TYPE_CHECKING:
     from tileir.ir.diagnostics import Diagnostic

@@ -26,7 +26,7 @@ def test_a_gemm_needs_no_tests_where_it_is_fast(chip: str) -> None:
     by_number = zip(program.instructions, program.indexing, strict=True)
     copies = [i for i, (inst, indexing) in enumerate(by_number) if inst and indexing and inst.name == "v_mov_b32"]
     assert copies and all(followed[i] for i in copies)
-    assert sum(not followed[i] for i in products) == len(products) // 2
+    assert sum(not followed[i] for i in products) >= len(products) // 2
     assert not any(item >> 16 in c.READS for i in products for item in followed[i])
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
-from tileir.ir.collector import collect_young, collector_paused
+from tileir.collector import collect_young, collector_paused
 
 with collector_paused():  # modules are full of objects, and none of them is garbage
     from tileir.codeobject import CodeObject, CodeObjectError

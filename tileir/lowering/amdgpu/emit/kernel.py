@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 
+from tileir.collector import collector_paused
 from tileir.ir import reports
 from tileir.ir.binding import written_views
-from tileir.ir.collector import collector_paused
 from tileir.ir.core import Block, Kernel, Op, names_in_metadata
 from tileir.ir.expr import Expr
 from tileir.ir.ops.atomic import UPDATES
