@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tests.mutation.edits import SUBJECTS, Subject, Verdict, edits, judge
+from tests.mutation.edits import ACCESSES, SUBJECTS, Edit, Subject, Verdict, edits, judge
 from tests.mutation.framework import waited_for_by_code
 
 BY_NAME = {str(s): s for s in SUBJECTS}
@@ -50,6 +52,28 @@ def test_some_edits_are_judged_alike(subject: str) -> None:
 def test_every_edit_is_judged_alike(subject: str) -> None:
     for v in judge(BY_NAME[subject]):
         agree(v)
+
+
+def test_reads_stay_before_the_barrier_behind_which_others_overwrite() -> None:
+    """The first turn of a loop through registers comes at the end of the iteration before, and once before the loop. LLVM sank the reads
+    that stand there past that barrier, into the way to the loop, which is the only place where their values are used."""
+    subject = BY_NAME["gfx942 gemm interleave"]
+    subject = replace(subject, text=subject.text.replace("depth 4", "depth 2"))
+    kernel = subject.final
+    loop = next(op for op in kernel.walk() if op.name == "for")
+    body = loop.regions[0].ops
+    at = next(i for i, op in enumerate(body) if op.name == "wait")
+    turn = body[at : at + 2]
+    assert [op.name for op in turn] == ["wait", "barrier"] and all(op.name not in ACCESSES for op in body[:at])
+    rotated = (*body[:at], *body[at + 2 : -1], *turn, body[-1])
+    kernel = Edit("rotated", loop, loop.regions[0], rotated).applied(kernel)
+    block = next(
+        op for op in kernel.body.ops if op.name == "if" and any(o.name == "for" for o in op.regions[0].ops)
+    ).regions[0]
+    number = next(i for i, op in enumerate(block.ops) if op.name == "for")
+    kernel = Edit("turn", block.ops[number], block, (*block.ops[:number], *turn, *block.ops[number:])).applied(kernel)
+    assert not subject.rejected(kernel)
+    assert not subject.wrong(kernel)
 
 
 def test_edits_are_made_of_every_kind() -> None:

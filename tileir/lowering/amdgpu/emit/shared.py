@@ -556,9 +556,15 @@ def wait(s: State, op: Op) -> None:
     s.w.line(f"rocdl.s.waitcnt {field}")
 
 
+# No instruction, but a write of memory to all passes of LLVM: to them, a barrier has nothing to do with memory. A read of LDS whose value is
+# used in another block was sunk there past the barrier (MachineSink), behind which other waves may overwrite what it reads.
+COMPILER_FENCE = 'llvm.inline_asm has_side_effects asm_dialect = att "", "~{memory}" : () -> ()'
+
+
 def barrier(s: State, op: Op) -> None:
-    """The bare instruction: what must have happened before is in the text as waits. The fences around it keep the machine
-    scheduler from moving memory operations across."""
+    """The bare instruction: what must have happened before is in the text as waits. The fences around it keep LLVM from moving memory
+    operations across: the machine scheduler, and passes before it (`COMPILER_FENCE`)."""
     s.w.line("rocdl.sched.barrier 0")
+    s.w.line(COMPILER_FENCE)
     s.w.line("rocdl.s.barrier")
     s.w.line("rocdl.sched.barrier 0")
