@@ -18,9 +18,7 @@ converts it from f32, is in neither.
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -33,6 +31,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from attention_loops import command_line
 from timing_validation import Compiler, Kernel
 
 from tileir import kernels
@@ -250,15 +249,7 @@ def total(results: Mapping[str, Result], steps: Sequence[str]) -> float | None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prints the table; exit status 1 where ours is wrong or spills."""
-    about = (__doc__ or "").partition("\n")
-    parser = argparse.ArgumentParser(
-        description=about[0], epilog=about[2], formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--triton-python", metavar="PATH", default=os.environ.get("TILEIR_TRITON_PYTHON"))
-    parser.add_argument("--length", type=int, default=4096, metavar="N", help="queries and keys, a multiple of 128")
-    parser.add_argument("--only", default="", metavar="TEXT", help="rows whose name contains the text")
-    parser.add_argument("--json", metavar="FILE", help="writes all figures")
-    options = parser.parse_args(arguments)
+    options = command_line(__doc__ or "", 128, arguments)
     collected: list[dict[str, Any]] = []
     bad = False
     with tempfile.TemporaryDirectory(prefix="attention-") as folder:

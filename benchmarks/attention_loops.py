@@ -191,17 +191,23 @@ def line(r: Result) -> str:
     )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints the table; exit status 1 where ours is wrong or spills."""
-    about = (__doc__ or "").partition("\n")
+def command_line(doc: str, multiple: int, arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options of a benchmark of attention, whose lengths are multiples of a number."""
+    about = doc.partition("\n")
     parser = argparse.ArgumentParser(
         description=about[0], epilog=about[2], formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--triton-python", metavar="PATH", default=os.environ.get("TILEIR_TRITON_PYTHON"))
-    parser.add_argument("--length", type=int, default=4096, metavar="N", help="queries and keys, a multiple of 768")
+    length = f"queries and keys, a multiple of {multiple}"
+    parser.add_argument("--length", type=int, default=4096, metavar="N", help=length)
     parser.add_argument("--only", default="", metavar="TEXT", help="rows whose name contains the text")
     parser.add_argument("--json", metavar="FILE", help="writes all figures")
-    options = parser.parse_args(arguments)
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints the table; exit status 1 where ours is wrong or spills."""
+    options = command_line(__doc__ or "", 768, arguments)
     collected: list[dict[str, Any]] = []
     bad = False
     with tempfile.TemporaryDirectory(prefix="attention-") as folder:

@@ -48,10 +48,9 @@ def test_labels_are_unique_and_every_form_has_an_author() -> None:
     assert {f for s in pipeline() for f in s.pass_.requires} <= made == set(FORMS)
 
 
-# Files of which a chip wants other types or smaller tiles than the default ones, and those that only one chip has instructions for.
+# Files of which a chip wants other types than the default ones, and those that only one chip has instructions for.
 PARAMS: dict[tuple[str, str], dict[str, int | str]] = {
     ("gemm_fp8", "gfx942"): {"T": "f8E4M3FNUZ", "U": "f8E5M2FNUZ"},
-    ("attention_backward", "gfx942"): {"D": 64},  # the fused kernel does not fit into LDS with 128
 }
 LIBRARY = [(p, c) for p in EXAMPLES for c in ("gfx942", "gfx950") if (p.stem, c) != ("gemm_mx", "gfx942")]
 
