@@ -251,6 +251,6 @@ def barrier_of(s: State, op: Op) -> None:
     assert isinstance(waves, int)
     predicate = "uge" if op.attrs["half"] == 1 else "ult"
     w.line("rocdl.sched.barrier 0")
-    w.line(shared.COMPILER_FENCE)
+    shared.compiler_fence(w)
     w.when(w.icmp(predicate, wave(w), w.const(waves // 2)), "rocdl.s.barrier")
     w.line("rocdl.sched.barrier 0")

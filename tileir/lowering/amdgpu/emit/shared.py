@@ -26,7 +26,7 @@ from tileir.lowering.amdgpu.emit.coords import (
 )
 from tileir.lowering.amdgpu.emit.state import State
 from tileir.lowering.amdgpu.emit.tiles import Tile, tied
-from tileir.lowering.amdgpu.emit.writer import scalar_type, vector_type
+from tileir.lowering.amdgpu.emit.writer import Writer, scalar_type, vector_type
 from tileir.passes.lds_accesses import access_bytes, over_buffer
 from tileir.passes.transposing_reads import addressed_layout
 from tileir.records import dataclass
@@ -556,15 +556,20 @@ def wait(s: State, op: Op) -> None:
     s.w.line(f"rocdl.s.waitcnt {field}")
 
 
-# No instruction, but a write of memory to all passes of LLVM: to them, a barrier has nothing to do with memory. A read of LDS whose value is
-# used in another block was sunk there past the barrier (MachineSink), behind which other waves may overwrite what it reads.
-COMPILER_FENCE = 'llvm.inline_asm has_side_effects asm_dialect = att "", "~{memory}" : () -> ()'
+def compiler_fence(w: Writer) -> None:
+    """No instruction, but an access to memory that no pass of LLVM moves others across: to them, a barrier has nothing to do with memory. A
+    read of LDS whose value is used in another block was sunk there past the barrier (MachineSink), behind which other waves may overwrite
+    what it reads.
+
+    Assembly of which LLVM does not know what it reads does this as well as a clobber of memory would: an operand of its immediate kind may
+    stand for an address. For each clobber LLVM compares the names of all registers, a millisecond."""
+    w.line(f'llvm.inline_asm has_side_effects asm_dialect = att "", "i" {w.const(0)} : (i32) -> ()')
 
 
 def barrier(s: State, op: Op) -> None:
     """The bare instruction: what must have happened before is in the text as waits. The fences around it keep LLVM from moving memory
-    operations across: the machine scheduler, and passes before it (`COMPILER_FENCE`)."""
+    operations across: the machine scheduler, and passes before it (`compiler_fence`)."""
     s.w.line("rocdl.sched.barrier 0")
-    s.w.line(COMPILER_FENCE)
+    compiler_fence(s.w)
     s.w.line("rocdl.s.barrier")
     s.w.line("rocdl.sched.barrier 0")
