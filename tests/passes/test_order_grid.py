@@ -283,6 +283,18 @@ def test_products_are_ordered_by_themselves_and_directives_win() -> None:
     assert any(op.attrs.get("value") == 5 for op in given.walk())
 
 
+@pytest.mark.parametrize("order", ["", "linear", "xcd(chunk = 4, window = 2)"])
+def test_versions_for_aligned_and_unaligned_views_share_the_order(order: str) -> None:
+    """Both have a `program_id` before the pass; what replaces them stands once in the body, before the branch between the versions."""
+    kernel = product(schedule=f"schedule @s of @k for gfx950 {{ order {order} }}" if order else "")
+    branch = next(
+        i for i, op in enumerate(kernel.body.ops) if op.name == "if" and any(o.name == "mma" for o in op.walk())
+    )
+    ids = [op for op in kernel.walk() if op.name == "program_id"]
+    shared = [op for op in kernel.body.ops[:branch] if op.name == "program_id"]
+    assert (len(ids), len(shared)) == ((2, 0) if order == "linear" else (1, 1))
+
+
 def test_uneven_work_keeps_the_order_of_the_hardware() -> None:
     assert by_rule(product()) and not by_rule(product("where(%i > 0, K, 0)"))
     assert not sharing(parse(PRODUCT.replace("END", "min(K, (%i + 1) * 16)"), "p.tile").kernels[0]).even
