@@ -112,8 +112,8 @@ def check(case: Case) -> None:
 
 
 def _both_versions(kernel: Kernel | None) -> bool:
-    """Whether both sides of the branch at the top multiply: tiles, or fragments where the loop is scheduled."""
+    """Whether both sides of the branch that ends the kernel multiply: tiles, or fragments where the loop is scheduled."""
     if kernel is None:
         return False
-    versions = next((op.regions for op in kernel.body.ops if op.name == "if"), [])
+    versions = next((op.regions for op in reversed(kernel.body.ops) if op.name == "if"), [])
     return len(versions) == 2 and all(any(op.name in ("mma", "mfma") for op in side.walk()) for side in versions)

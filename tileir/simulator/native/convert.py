@@ -21,11 +21,17 @@ def _to_int(b: Builder, x: Value, element: str, *, signed: bool) -> Value:
 
 
 def _from_int(x: Value, element: str, *, signed: bool) -> Value:
-    return x.cast("sitofp" if signed else "uitofp", element)
+    """Rounds once, by MODE. Dwords without a sign go as two halves: what LLVM makes of `uitofp` for hosts that have no instruction for
+    it (x86 before AVX-512) subtracts, which gives -0 for 0 when rounding down."""
+    if signed:
+        return x.cast("sitofp", element)
+    if x.ty.split("x ")[-1].rstrip(">") == "i16":
+        return x.zext("i32").cast("sitofp", element)
+    return (x >> 16).cast("sitofp", element) * 65536.0 + (x & 0xFFFF).cast("sitofp", element)
 
 
 def _byte_to_float(index: int) -> Signature:
-    return sig("f32 = i32", lambda b, x: ((x >> (8 * index)) & 0xFF).cast("uitofp", "float"))
+    return sig("f32 = i32", lambda b, x: ((x >> (8 * index)) & 0xFF).cast("sitofp", "float"))
 
 
 def bf16_rne(b: Builder, x: Value) -> Value:

@@ -118,7 +118,7 @@ def _trig_preop(b: Builder, x: Value, segment: Value) -> Value:
         # in two steps, because the power itself may be below the smallest double
         first = b.intrinsic("smax", scale, b.const("i64", -1000))
         rest = b.intrinsic("smax", scale - first, b.const("i64", -1022))
-        b.store(window.cast("uitofp", "double") * power(first) * power(rest), b.ptr(outputs, lane << 3), 0, 8)
+        b.store(window.cast("sitofp", "double") * power(first) * power(rest), b.ptr(outputs, lane << 3), 0, 8)
     return b.load(vec("double", lanes), outputs, 0, 64)
 
 

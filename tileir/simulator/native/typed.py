@@ -88,7 +88,7 @@ class _Format:
         one = b.const("i64", 1)
         unsigned = (one << width.zext("i64")) - 1
         signed = unsigned >> 1
-        return tuple(b.intrinsic("umax", v, one).cast("uitofp", "double") for v in (unsigned, signed))  # type: ignore[return-value]
+        return tuple(b.intrinsic("umax", v, one).cast("sitofp", "double") for v in (unsigned, signed))  # type: ignore[return-value]
 
     def decode(self, c: int, raw: Value) -> tuple[Value, Value]:
         """Component of an element (i128) as (f64 value, or dword for integer formats)."""
@@ -98,7 +98,7 @@ class _Format:
         up = b.const("i64", 64) - b.intrinsic("umax", wide, b.const("i64", 1))
         signed = (field << up).ashr(up)
         largest, largest_signed = self.maximum(c)
-        u, s = field.cast("uitofp", "double"), signed.cast("sitofp", "double")
+        u, s = field.cast("sitofp", "double"), signed.cast("sitofp", "double")
         minus_one = b.const("double", -1.0)
         normal = s / largest_signed
         normal = normal.cmp("olt", -1.0).select(minus_one, normal)
