@@ -11,6 +11,7 @@ from tileir.records import dataclass
 ORDER = (
     "specialise",
     "expand-ops",
+    "accumulate-products",
     "simplify",
     "split-loops",
     "narrow-loops",
