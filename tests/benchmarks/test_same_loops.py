@@ -80,6 +80,11 @@ def test_forms_have_the_same_loop() -> None:
     same("gfx942", "2 x 4", ["as it is", "bias and activation", "summed outside of the product"])
 
 
+def test_a_sum_that_begins_with_a_loaded_tile_has_the_same_loop() -> None:
+    """Of 256 registers: nothing is left of the accumulation file."""
+    same("gfx950", "2 x 2", ["as it is", "added to what was there"])
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize(("chip", "waves"), ROWS)
 def test_every_form_has_the_same_loop(chip: str, waves: str) -> None:

@@ -35,6 +35,9 @@ from tileir.records import dataclass
 WORD = 32  # bits of a register
 TUPLE = 16  # consecutive registers that one index reaches; LLVM takes longer to place more (32 is its most)
 AT_ONCE = 8 * TUPLE  # registers that wait for one loop in such vectors
+# The same for tiles of the accumulation file, from which LLVM copies also what the next loops store: with a file full of sums, 128 did not fit
+# (LLVM 22.1, 256 x 256 in f32 that begins with a loaded tile, four waves).
+AT_ONCE_OF_ACCUMULATORS = 6 * TUPLE
 FEWEST = 32  # registers for which the loop is smaller than their stores
 
 
@@ -113,8 +116,9 @@ def _rolled(s: State, op: Op, a: Access, registers: _Registers, source: Value, l
     lanes = w.select(near, part[0], w.const(0), "i32")
     owner = owner_test(s, layout)
     outside = w.const(OUTSIDE - (1 << 32))
-    for first in range(0, registers.count, AT_ONCE):
-        end = min(first + AT_ONCE, registers.count)
+    most = AT_ONCE_OF_ACCUMULATORS if s.tile(source).tie else AT_ONCE
+    for first in range(0, registers.count, most):
+        end = min(first + most, registers.count)
         tuples = _tuples(w, s.tile(source), registers.elements, range(first, end))
         words, turns, after_word, after = w.label(), w.label(), w.label(), w.label()
         w.branch(words, [w.const(first)], ["i32"])
