@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from tileir.ir.core import Kernel, Op, Value
 from tileir.ir.diagnostics import Note, error
+from tileir.ir.location import Loc
 from tileir.ir.rewriter import Rewriter, rewrite
 from tileir.passes.base import Context, Pass
 from tileir.passes.chains import accumulators, carried_links, reached
@@ -33,6 +34,7 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
     alone = budget(kernel, ctx.target) > ctx.target.max_arch_vgprs
     _check_pins(kernel, ctx)
     files = _accumulator_files(kernel, ctx.target, alone)
+    _check_forms(kernel, ctx, files)
     free = _lasting(kernel) if alone and ACCUMULATION not in files.values() else set[Value]()
     return _stated(kernel, files, free)
 
@@ -57,19 +59,55 @@ def _stated(kernel: Kernel, files: dict[Op, str], free: set[Value]) -> Kernel:
 
 def _check_pins(kernel: Kernel, ctx: Context) -> None:
     """E0665 where pinned registers are not as many as the accumulator has, or more than a wave may take. Raises CompileError."""
-    most = min(budget(kernel, ctx.target), ctx.target.max_arch_vgprs)
+    wave = budget(kernel, ctx.target)
+    # Registers of the accumulation file lie behind those of the vector file, of which there are some.
+    files = {
+        VECTOR: min(wave, ctx.target.max_arch_vgprs),
+        ACCUMULATION: min(wave - ctx.target.vgpr_granule, ctx.target.max_acc_vgprs),
+    }
     for op in kernel.walk():
         pin = op.attrs.get("pin")
         if op.name != "mma" or not isinstance(pin, tuple):
             continue
         first, last, needed = pin[0], pin[1], registers_of(op.result)
-        place = next((d.loc for d in ctx.directives(kernel) if (d.get("first"), d.get("last")) == pin), op.loc)
+        place = _place(op, kernel, ctx)
         if last - first + 1 != needed:
             text = f"{last - first + 1} registers are pinned for %{op.result.name}, which takes {needed} in each lane"
             raise error("E0665", text, place, legal=f"{needed} registers", notes=[Note("the product", op.loc)])
+        most = files[str(op.attrs.get("file") or VECTOR)]
         if last >= most:
             text = f"register {last} of a file of which a wave may take {most}"
             raise error("E0665", text, place, legal=f"registers 0 to {most - 1}", notes=[Note("the product", op.loc)])
+
+
+def _check_forms(kernel: Kernel, ctx: Context, files: dict[Op, str]) -> None:
+    """E0665 where pins ask for both files in a way that LLVM has no matrix instructions for: it decides by the registers of a result which of
+    them accumulate in the accumulation file, the smaller ones (`emit.kernel.accumulation_form`). Raises CompileError."""
+    pinned = [op for op in files if op.attrs.get("pin")]
+    if not pinned:
+        return
+    files = {op: str(op.attrs.get("file") or file) for op, file in files.items()}
+    sizes = {op: op.attrs["instr"][0] * op.attrs["instr"][1] for op in files if op.attrs.get("instr")}  # type: ignore[index, operator]
+    for op in pinned:
+        for other, file in files.items():
+            if {files[op], file} != {VECTOR, ACCUMULATION} or op not in sizes or other not in sizes:
+                continue
+            small, large = (op, other) if files[op] == ACCUMULATION else (other, op)
+            if sizes[small] >= sizes[large]:
+                text = (
+                    f"%{op.result.name} is pinned to the {files[op]} file, and %{other.result.name} is summed in the {file} file "
+                    "by matrix instructions of that size or smaller"
+                )
+                legal = "both in one file; or other matrix instructions, so that results in the accumulation file are the smaller ones"
+                raise error(
+                    "E0665", text, _place(op, kernel, ctx), legal=legal, notes=[Note("the other product", other.loc)]
+                )
+
+
+def _place(op: Op, kernel: Kernel, ctx: Context) -> Loc:
+    """Where the text pins a product."""
+    pin = op.attrs["pin"]
+    return next((d.loc for d in ctx.directives(kernel) if (d.get("first"), d.get("last")) == pin), op.loc)
 
 
 def _accumulator_files(kernel: Kernel, target: Target, alone: bool) -> dict[Op, str]:

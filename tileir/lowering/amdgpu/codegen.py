@@ -28,6 +28,7 @@ from mlir._mlir_libs._mlirDialectsLLVM import translate_module_to_llvmir  # pyri
 from mlir.passmanager import PassManager
 
 from tileir.lowering.amdgpu import external
+from tileir.lowering.amdgpu.accumulation_file import Moves, renamed
 from tileir.lowering.amdgpu.failure import MESSAGE_MARK
 from tileir.lowering.amdgpu.llvm_options import KNOWN
 from tileir.records import dataclass
@@ -91,6 +92,7 @@ class Request:
     opt: int
     passes: str
     emit: tuple[str, ...]
+    moved: Moves = ()
 
 
 @dataclass
@@ -376,8 +378,8 @@ def _generate(text: str, names: Mapping[str, list[str]], request: Request, resul
         with result.step("optimise"):
             _optimise(module, machine, request.passes)
     wants_object = bool({"obj", "hsaco"} & set(request.emit))
-    # LLVM as built for llvmlite has no AMDGPU assembler: with assembly in the IR the way goes through text.
-    through_text = wants_object and _ASSEMBLY_IN_IR.search(text) is not None
+    # LLVM as built for llvmlite has no AMDGPU assembler: with assembly in the IR the way goes through text, and with registers to be renamed.
+    through_text = (wants_object and _ASSEMBLY_IN_IR.search(text) is not None) or bool(request.moved)
     final = ""
     if {"llvm", "asm"} & set(request.emit):
         with result.step("print"):
@@ -386,7 +388,7 @@ def _generate(text: str, names: Mapping[str, list[str]], request: Request, resul
             result.outputs["llvm"] = final.encode()
     if through_text:
         with result.step("codegen"):
-            assembly = machine.emit_assembly(module)
+            assembly = renamed(machine.emit_assembly(module), request.moved)
         if "asm" in request.emit:
             result.outputs["asm"] = assembly.encode()
         _finish(_assemble(assembly, request, result), request, result)

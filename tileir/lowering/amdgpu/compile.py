@@ -22,6 +22,7 @@ with collector_paused():  # modules are full of objects, and none of them is gar
     from tileir.ir.diagnostics import CompileError, Diagnostic, Log, Note
     from tileir.ir.location import UNKNOWN, Loc
     from tileir.ir.printer import print_module
+    from tileir.lowering.amdgpu.accumulation_file import Moves, moves
     from tileir.lowering.amdgpu.attempts import MFMA_ATTEMPTS, OTHER_ATTEMPTS, Attempt
     from tileir.lowering.amdgpu.emit.kernel import emit_module
     from tileir.lowering.amdgpu.failure import CodegenDiagnostic, CodegenError
@@ -46,8 +47,8 @@ SPARE = 48  # registers that loops leave free where code generation found that t
 OTHER_WAVES = (4, 8, 2, 16)  # numbers of waves to try, the likelier first
 # Deviations of `contract` that `--allow-spills` accepts.
 SPILLS, MOVES = "W0902", "W0903"
-RAN_OUT = "ran out of registers during register allocation"
-"""What LLVM says where an instruction needs more registers at once than there are."""
+RAN_OUT = ("ran out of registers during register allocation", "no registers from class available to allocate")
+"""What LLVM says where an instruction needs more registers at once than there are, or registers of a file of which it may take none."""
 META_SECTION = ".tileir.meta"
 
 
@@ -343,10 +344,13 @@ def _generate(
     best: tuple[tuple[int, ...], Compiled, list[Deviation], Log] | None = None
     tried = attempts[:1] if stage == "asm" else attempts
     seconds = 0.0
+    moved = moves(kernel) if kernel is not None else ()
     for number, attempt in enumerate(tried):
         messages = Log()
         try:
-            compiled = _generate_once(stage, text(attempt), target, attempt.options, options, messages, module, loc)
+            compiled = _generate_once(
+                stage, text(attempt), target, attempt.options, options, messages, module, loc, moved
+            )
         except _NoRegisters:
             continue
         start = time.perf_counter()
@@ -427,7 +431,15 @@ def _spills(compiled: Compiled) -> tuple[int, int, int]:
 
 
 def _generate_once(
-    stage: str, text: str, target: str, llvm: tuple[str, ...], options: Options, log: Log, module: Module, loc: Loc
+    stage: str,
+    text: str,
+    target: str,
+    llvm: tuple[str, ...],
+    options: Options,
+    log: Log,
+    module: Module,
+    loc: Loc,
+    moved: Moves,
 ) -> Compiled:
     wanted = tuple(dict.fromkeys(("hsaco", *(e for e in options.emit if e in ("mlir", "llvm", "asm", "obj")))))
     order = ("mlir", "llvm", "asm", "obj", "hsaco")
@@ -439,10 +451,11 @@ def _generate_once(
             target,
             code_object_version=options.code_object_version if stage != "asm" else None,
             emit=wanted,
+            moved=moved,
         )
     except CodegenError as e:
         found = _diagnose(e, module, loc)
-        if any(RAN_OUT in m for m in (e.message, *map(str, e.diagnostics))):
+        if any(said in m for m in (e.message, *map(str, e.diagnostics)) for said in RAN_OUT):
             raise _NoRegisters(found.diagnostics, found.sources) from e
         raise found from e
     for d in out.diagnostics:

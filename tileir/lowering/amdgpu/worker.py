@@ -29,6 +29,7 @@ from typing import IO, Any
 
 from tileir import target as targets
 from tileir.lowering.amdgpu import protocol
+from tileir.lowering.amdgpu.accumulation_file import Moves
 from tileir.lowering.amdgpu.failure import CodegenDiagnostic, CodegenError, explain_death, read_messages
 from tileir.records import dataclass
 
@@ -106,6 +107,7 @@ class Worker:
         opt: int = 2,
         passes: str = "none",
         emit: Sequence[str] = ("hsaco",),
+        moved: Moves = (),
         timeout: float = DEFAULT_TIMEOUT,
     ) -> CompileOutput:
         """Compiles `text`; raises `CodegenError` for everything that goes wrong.
@@ -114,7 +116,7 @@ class Worker:
         `code_object_version` is 5 or 6; None means what the text states, else 5. `opt` is the level of LLVM's code
         generation (0 to 3; 2 gives the code of 3 in less time). `passes` are LLVM IR passes: "none" for text in final
         form, "minimal", or "O1" to "O3". `emit` names the wanted fields of the result, any of `OUTPUTS` from the
-        stage on. `timeout` is in seconds.
+        stage on. `moved` renames registers of the accumulation file in LLVM's assembly (`accumulation_file.py`). `timeout` is in seconds.
         """
         emit = tuple(dict.fromkeys(emit))
         _check_request(stage, target, code_object_version, opt, passes, emit)
@@ -125,6 +127,7 @@ class Worker:
             "opt": opt,
             "passes": passes,
             "emit": emit,
+            "moved": moved,
         }
         start = time.perf_counter()
         with self._lock:

@@ -70,6 +70,7 @@ def _answer(
         opt=message["opt"],
         passes=message["passes"],
         emit=tuple(message["emit"]),
+        moved=tuple((a, b, count) for a, b, count in message["moved"]),
     )
     try:
         result = codegen.compile_request(request, contexts)

@@ -13,6 +13,7 @@ from tileir.ir.expr import Expr
 from tileir.ir.ops.atomic import UPDATES
 from tileir.ir.registry import get
 from tileir.ir.types import GlobalType
+from tileir.lowering.amdgpu.accumulation_file import from_zero, moves, top
 from tileir.lowering.amdgpu.emit import (
     assemble,
     atomics,
@@ -61,7 +62,10 @@ def emit_module(kernel: Kernel, target: Target, *, sparing: bool = False, pinned
     start = next((op.loc for op in kernel.walk() if op.loc.line and op.loc.file != kernel.loc.file), kernel.loc)
     w = Writer(file_name(start.file) or "kernel.tile")
     w.loc = start
-    s = State(kernel, target, w, sparing=sparing, pinned=pinned)
+    moved = moves(kernel)
+    if moved:
+        kernel = from_zero(kernel, moved)
+    s = State(kernel, target, w, sparing=sparing, pinned=pinned, last_accumulation=top(moved) if moved else 0)
     for a in kernel.abi():
         if a.kind == "symbol":
             s.symbols[a.name] = (f"%sym_{a.name}", scalar_type(a.type.elem))
@@ -71,6 +75,8 @@ def emit_module(kernel: Kernel, target: Target, *, sparing: bool = False, pinned
             s.values[arg] = f"%arg_{arg.name}"
     s.fragment_ties, s.fragment_pins = fragments.accumulator_ties(kernel), fragments.accumulator_pins(kernel)
     with collector_paused(), w.scope():
+        if moved:  # LLVM counts the registers that the code will have when they are renamed
+            w.line(f'llvm.inline_asm has_side_effects asm_dialect = att "", "~{{a{s.last_accumulation}}}" : () -> ()')
         _Ops(s).block(s, kernel.body)
     w.loc = start
     w.line("llvm.return")
@@ -239,8 +245,9 @@ def interface(kernel: Kernel) -> dict[str, object]:
     }
 
 
-def register_attributes(kernel: Kernel, target: Target) -> list[str]:
-    """How many registers of which file LLVM may use. Written, never left to LLVM: what it infers costs spills."""
+def register_attributes(kernel: Kernel, target: Target, last: int = 0) -> list[str]:
+    """How many registers of which file LLVM may use; the accumulation file goes up to register `last` at least. Written, never left to LLVM: what
+    it infers costs spills."""
     waves = wave_count(kernel)
     has, most = target.registers_per_wave(target.waves_per_simd(waves)), budget(kernel, target)
     # LLVM counts the registers of one file and doubles them where a wave has two (GCNSubtarget::getBaseMaxNumVGPRs).
@@ -253,7 +260,7 @@ def register_attributes(kernel: Kernel, target: Target) -> list[str]:
     per_simd = target.waves_per_simd(waves)
     accumulation = target.max_acc_vgprs
     if per_simd > 1 or limit:  # one budget for both files: what the accumulators take, the rest are vector registers
-        needed = max(peak(kernel).most_accumulation, pinned(kernel, "accumulation"))
+        needed = max(peak(kernel).most_accumulation, pinned(kernel, "accumulation"), last + 1)
         needed = -(-needed // ACCUM_OFFSET_GRANULE) * ACCUM_OFFSET_GRANULE
         accumulation = min(accumulation, max(needed, most - target.max_arch_vgprs))
     least = accumulation_form(products)
@@ -298,7 +305,7 @@ def _module(s: State) -> str:
     # `min` and `max` prefer a number to any NaN. In IEEE mode the hardware gives a quiet NaN for a signalling one, so LLVM would
     # quiet both operands first: three instructions for one.
     passthrough.append('["amdgpu-ieee", "false"]')
-    passthrough += register_attributes(k, s.target)
+    passthrough += register_attributes(k, s.target, s.last_accumulation)
     passthrough += [f'"amdgpu-no-{x}"' for x in _NO_HIDDEN]
     passthrough += [f'"amdgpu-no-workgroup-id-{x}"' for x in "yz" if not w.has(("workgroup", x))]
     lds = k.attrs.get("lds", 0)

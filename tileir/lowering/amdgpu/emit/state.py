@@ -62,6 +62,9 @@ class State:
     opaque_bases: dict[str, str] | None = None
     sparing: bool = False  # keep few registers in use, at the price of waiting for memory
     pinned: bool = False  # tie operands in the vector file, too
+    last_accumulation: int = (
+        0  # register of the accumulation file up to which they will be renamed (`accumulation_file.py`)
+    )
     needs_zeros: bool = False
     tables: list[bytes] = field(default_factory=list[bytes])  # arrays of constants of the code object
     report_sites: dict[Op, int] = field(
