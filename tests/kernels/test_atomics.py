@@ -266,3 +266,27 @@ def test_sums_of_a_pipelined_loop(chip: str, blocks: int) -> None:
     assert np.array_equal(c, parts[-1] if parts else np.zeros((m, n)))
     assert np.array_equal(s[:m, :n], 0.5 * sum(parts, np.zeros((m, n))))
     assert not s[m:].any() and not s[:, n:].any()
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("size", [(3, 40, 2), (1, 3, 1)], ids=str)
+def test_sums_that_leave_their_view_at_every_side(chip: str, size: tuple[int, int, int]) -> None:
+    """Rows before the first and behind the last, and whole tiles outside: the descriptor ends where the view does, and no lane chooses anything."""
+    text = """tileir 1
+kernel @k(%C: global<f32[B, M, H, 64]>, %first: i32) grid(5, cdiv(M, 16) + 2, 4) with(waves = 2) {
+  %b, %i, %h = program_id()
+  %a = broadcast<[16, 64]>(convert<f32>(iota<[16, 1]>(axis = 0)) + 1.0)
+  atomic_add(%a, %C[%b - 1, %i * 16 + %first +: 16, %h - 1, 0 +: 64])
+}
+"""
+    kernel = compiled(text, chip)
+    found = mnemonics(kernel)
+    assert found["buffer_atomic_add_f32"] and not any(name.startswith("v_cndmask") for name in found)
+    b, m, h = size
+    for first in (-21, -3, 7, -(2**31), 2**31 - 200):
+        c = np.zeros((b + 2, m, h, 64), np.float32)
+        launch(kernel, {"C": c[1:-1], "first": first}, device(f"simulator:{chip}"))
+        row = np.arange(m) - first
+        want = np.where((row >= 0) & (row < 16 * (-(-m // 16) + 2)), row % 16 + 1, 0)
+        assert not c[0].any() and not c[-1].any()
+        np.testing.assert_array_equal(c[1:-1], np.broadcast_to(want[None, :, None, None], (b, m, h, 64)))

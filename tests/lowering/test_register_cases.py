@@ -82,6 +82,7 @@ def test_head_dim(chip: str, depth: int, causal: bool) -> None:
         ("attention_prescaled", "attention"),
         ("attention_backward", "dkv"),
         ("attention_backward", "dq"),
+        ("attention_backward", "fused"),
     ],
 )
 def test_forms_of_attention(file: str, kernel: str, chip: str, depth: int, causal: bool) -> None:

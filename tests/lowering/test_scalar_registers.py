@@ -112,3 +112,15 @@ def test_backward_with_a_causal_mask(chip: str, attempts: int) -> None:
     stats = compile_kernel(module, "dkv", chip).stats
     assert (stats["vgpr_spills"], stats["sgpr_spills"], stats["scratch_bytes"]) == (0, 0, 0), stats
     assert int(str(stats["attempts"])) <= attempts
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("depth", [64, 128])
+@pytest.mark.parametrize("chip", CHIPS)
+def test_fused_backward(chip: str, depth: int, causal: bool) -> None:
+    """Two loops around pipelined loops, of four views that are fetched ahead and one that is added to: none of their addresses waits in lanes."""
+    params = {"D": depth, "CAUSAL": causal}
+    module = parse(kernels.source("attention_backward"), "attention_backward.tile", params)
+    stats = compile_kernel(module, "fused", chip).stats
+    assert (stats["vgpr_spills"], stats["sgpr_spills"], stats["scratch_bytes"]) == (0, 0, 0), stats
+    assert not stats["deviations"] and int(str(stats["attempts"])) <= 2, stats

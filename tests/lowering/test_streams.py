@@ -3,6 +3,8 @@ without work of their own in the loop."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -125,3 +127,40 @@ def test_two_masks_and_a_plain_offset(chip: str) -> None:
     a, b = np.arange(96, dtype=np.float32).reshape(2, 6, 8), np.full((2, 2, 6, 8), 7, np.float32)
     launch(compile_kernel(parse(LAST, "last.tile"), "last", chip), {"A": a, "B": b}, device(f"simulator:{chip}"))
     assert np.array_equal(b[0, 0], a.sum(axis=0)) and np.all(b[0, 1] == 7) and np.all(b[1] == 7)
+
+
+@pytest.mark.parametrize("first", ["%start", "max(%start, 0)"])
+@pytest.mark.parametrize("chip", CHIPS)
+def test_stretches_of_a_row(chip: str, first: str) -> None:
+    """In a loop with products, and before it, descriptors end with the row. Stretches begin before it, which may be known not to be, end behind
+    it, and lie in no row at all."""
+    text = """tileir 1
+kernel @k(%A: global<bf16[64, 64]>, %S: global<f32[B, N]>, %C: global<f32[64, 64]>, %start: i32, %b: i32) grid(1) with(waves = 1) {
+  %a = load(%A[0 +: 64, 0 +: 64])
+  %first = FIRST
+  %before = broadcast<[64, 64]>(reshape<[1, 64]>(load(%S[%b, %first +: 64])))
+  %sum = for %i = %first to N step 64 carry(%c = %before) {
+    %s = load(%S[%b, %i +: 64])
+    yield mma(%a, transpose(%a), %c) + broadcast<[64, 64]>(reshape<[1, 64]>(%s))
+  }
+  store(%sum, %C[0 +: 64, 0 +: 64])
+}
+""".replace("FIRST", first)
+    compiled = compile_kernel(parse(text, "k.tile"), "k", chip)
+    rng = np.random.default_rng(1)
+    a = integers(rng, (64, 64), DTYPES["bf16"])
+    square = a.astype(np.float32) @ a.astype(np.float32).T
+    for n, start, b in ((300, -37, 1), (300, 5, 0), (300, 0, 3), (64, 0, -1), (7, -64, 2), (200, 199, 2), (9, 40, 1)):
+        whole = integers(rng, (5, n), np.float32)
+        c = np.zeros((64, 64), np.float32)
+        launch(compiled, {"A": a, "S": whole[1:-1], "C": c, "start": start, "b": b}, device(f"simulator:{chip}"))
+
+        def row(i: int, whole: np.ndarray[Any, Any] = whole, n: int = n, b: int = b) -> np.ndarray[Any, Any]:
+            at = np.arange(i, i + 64)
+            return np.where((at >= 0) & (at < n) & (0 <= b < 3), whole[b + 1][np.clip(at, 0, n - 1)], 0)
+
+        begin = start if first == "%start" else max(start, 0)
+        want = np.zeros((64, 64), np.float32) + row(begin)
+        for i in range(begin, n, 64):
+            want += square + row(i)
+        np.testing.assert_array_equal(c, want)

@@ -15,7 +15,7 @@ from dataclasses import field
 from tileir.ir.core import Block, Kernel, Op, Value
 from tileir.ir.registry import get
 from tileir.ir.rewriter import uses
-from tileir.ir.types import TileType
+from tileir.ir.types import I32, TileType
 from tileir.records import dataclass
 
 # Registers of operands that are read from LDS before the matrix instruction that needs them is next: four 16-byte reads,
@@ -119,8 +119,10 @@ def _deferred(block: Block, users: Users, found: set[Op], in_guard: bool) -> Non
         same = get(user.name).elementwise and isinstance(user.result.type, TileType)
         same = same and user.result.tile.shape == op.result.tile.shape
         light = sum(v.tile.rank > 0 for v in op.operands) <= 1
+        # Positions that are compared with others: the elements that share one are compared one after the other.
+        compared = light and op.result.elem is I32 and get(user.name).elementwise and user.result.elem.is_bool
         chosen = in_guard and _is_chosen(user, users)  # each piece is chosen or dropped as soon as it is made
-        if chosen or user.name in ("store", "shared_store") or (same and (light or user in stored)):
+        if chosen or compared or user.name in ("store", "shared_store") or (same and (light or user in stored)):
             defer(op)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from tileir.ir.core import Op
 from tileir.lowering.amdgpu.emit.bounds import Access, Bounds, BufferOffsets, both
+from tileir.lowering.amdgpu.emit.clipped import ClippedOffsets, can_clip
 from tileir.lowering.amdgpu.emit.coords import coordinate, masks
 from tileir.lowering.amdgpu.emit.state import State
 from tileir.lowering.amdgpu.emit.tiles import Tile
@@ -34,7 +35,7 @@ def atomic(s: State, op: Op) -> None:
     bounds = Bounds(s, a, value.shape, [masks(layout, d) for d in range(value.rank)])
     owner = owner_test(s, layout)
     if op.attrs.get("via") == "buffer":
-        _add_through_buffer(s, op, a, n, BufferOffsets(s, a, bounds, owner))
+        _add_through_buffer(s, op, a, n, bounds, owner)
         return
     start = base_offset(s, a)
     operands = op.operands[: 2 if op.name == "atomic_cas" else 1]
@@ -70,14 +71,20 @@ def atomic(s: State, op: Op) -> None:
         s.values[op.result] = Tile(op.result.tile, n, found)
 
 
-def _add_through_buffer(s: State, op: Op, a: Access, n: int, offsets: BufferOffsets) -> None:
+def _add_through_buffer(s: State, op: Op, a: Access, n: int, bounds: Bounds, owner: str) -> None:
     """Adds f32, one element an instruction, which every wave issues: what is outside the view has an offset that is out of range. Without a
     bit of scope the step is indivisible for the device (AMDGPUUsage, memory model of gfx942: agent scope)."""
     w, value = s.w, op.operands[0].tile
     assert value.layout is not None
     if not adds_unseen(op) or n != 1:
         raise s.unsupported(f"this '{op.name}' through a buffer", op.loc, "via = global")
-    resource, zero = descriptor(s, a, base_offset(s, a)), w.const(0)
+    if can_clip(s, op, a, bounds):
+        with s.opaque_symbols(s.has_products and w.in_loop):
+            offsets = ClippedOffsets(s, op, a, value.shape, owner)
+        resource = offsets.resource
+    else:
+        offsets, resource = BufferOffsets(s, a, bounds, owner), descriptor(s, a, base_offset(s, a))
+    zero = w.const(0)
     piece = s.tile(op.operands[0]).pieces(w, 1)
     for r in range(value.layout.num_registers):
         if r & value.layout.free.reg:

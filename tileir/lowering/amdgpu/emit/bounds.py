@@ -13,6 +13,9 @@ from tileir.lowering.amdgpu.emit.state import State
 from tileir.lowering.amdgpu.emit.writer import Writer
 from tileir.records import dataclass
 
+# Word 3 of a raw buffer descriptor: DATA_FORMAT = 32 bits, no swizzle, no type checks (CDNA3 ISA, buffer resource
+# descriptor; the value LLVM's AMDGPUUsage and the amdgpu dialect use for gfx9).
+BUFFER_FLAGS = 0x27000
 # Byte offset that no descriptor of ours reaches: num_records is at most this.
 OUTSIDE = 0x80000000
 
@@ -115,6 +118,27 @@ def in_bytes(w: Writer, elements: str, elem: Elem, type: str) -> str:
     return w.mul(elements, size, type)
 
 
+def base_offset(s: State, a: Access) -> str:
+    """Byte offset of the tile's first element from the start of the view, i64 (negative for negative starts)."""
+    w = s.w
+    total = ""
+    for d, index, t in a.scalars:
+        term = scaled(s, w.to_i64(index, t), a.type, d, "i64")
+        total = w.binary("add", total, term, "i64") if total else term
+    return total or w.const(0, "i64")
+
+
+def descriptor(s: State, a: Access, offset: str, reach: str = "") -> str:
+    """Buffer resource that begins `offset` bytes (i64) into the view and has `reach` bytes (i64), or reaches as far as offsets can. That says
+    nothing of where the view ends: the offsets do, exactly, for every lane and dimension, unless the access is `clipped`."""
+    w = s.w
+    pointer = w.op(f"llvm.getelementptr {s.pointer(a.view)}[{offset}] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i8")
+    reach = reach or w.const(OUTSIDE, "i64")
+    return w.op(
+        f"rocdl.make.buffer.rsrc {pointer}, {w.const(0, 'i16')}, {reach}, {w.const(BUFFER_FLAGS)} : !llvm.ptr<1> to <8>"
+    )
+
+
 class Bounds:
     """Which lanes are inside the view, tested once per distinct coordinate; `holes` says along which dimensions of the
     tile a coordinate may lie beyond `shape`."""
@@ -134,11 +158,14 @@ class Bounds:
     def _plain(self) -> str:
         """Test of the plain (not spanned) indices, "" if there are none to make."""
         result = ""
-        for d, index, t in self.a.scalars:
-            if self.a.spans[d] is None and not self._fits(d, 1):
-                test = self._inside(index, t, d)
-                result = self.s.w.binary("and", result, test, "i1") if result else test
+        for test in self.of_plain():
+            result = both(self.s.w, result, test)
         return result
+
+    def of_plain(self) -> list[str]:
+        """The tests of which that consists. LLVM computes a conjunction lane by lane; one after the other, they stay scalar."""
+        plain = [(d, index, t) for d, index, t in self.a.scalars if self.a.spans[d] is None and not self._fits(d, 1)]
+        return [self._inside(index, t, d) for d, index, t in plain]
 
     def _inside(self, value: str, type: str, d: int) -> str:
         """value < dimension, as unsigned numbers: one test for both ends, right also where start + offset passes 2³¹."""

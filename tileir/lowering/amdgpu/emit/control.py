@@ -153,8 +153,10 @@ class Control:
         name = w.name()
         self.s.values[iv] = name
         w.start(body, [(name, t), *self.arguments(carried)])
-        # Loops that copy element by element are slow anyway, and compute many addresses.
-        with w.loop(), self.s.opaque_symbols(self.s.sparing or any(inner.name == "copy" for inner in op.walk())):
+        # Loops that copy element by element are slow anyway, and those around loops run seldom; both compute many addresses.
+        around = self.s.has_products and any(inner.name == "for" for inner in op.regions[0].walk())
+        spared = self.s.sparing or around or any(inner.name == "copy" for inner in op.walk())
+        with w.loop(), self.s.opaque_symbols(spared):
             self.emit(self.s, op.regions[0])
         w.loc = op.loc
         values, types = self.flat(op.regions[0].terminator.operands, carried)

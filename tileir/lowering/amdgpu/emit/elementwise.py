@@ -8,6 +8,7 @@ from tileir.ir.core import Op, Value
 from tileir.ir.types import BF16, F32, F64, I1, I16, I32, I64, Elem, FragmentType, TileType
 from tileir.layout.broadcasts import broadcast_registers
 from tileir.lowering.amdgpu.emit import packed
+from tileir.lowering.amdgpu.emit.coords import Coordinate
 from tileir.lowering.amdgpu.emit.small_floats import SmallFloats, needs_codes
 from tileir.lowering.amdgpu.emit.state import State
 from tileir.lowering.amdgpu.emit.tiles import Tile, tied
@@ -303,7 +304,7 @@ def operand_pieces(s: State, v: Value, result: TileType, n: int) -> list[str]:
     w, layout = s.w, result.layout
     assert layout is not None
     if v.tile.is_scalar:
-        return Tile.of_scalar(result.with_elem(v.tile.elem), s.scalar(v)).get(w, n)
+        return [s.spread(v, n)] * (layout.num_registers // n)
     if v.tile.shape == result.shape:
         return s.tile(v).get(w, n)
     scalars = s.tile(v).scalars(w)
@@ -340,11 +341,28 @@ def _hidden_sum(s: State, op: Op, v: Value, n: int) -> Callable[[int], str] | No
     return lambda i: piece
 
 
+def _moved(s: State, op: Op) -> Tile | None:
+    """Positions to which a scalar is added in a loop: it is added to what they share, once. None for any other op."""
+    if op.name != "add" or not s.w.in_loop:
+        return None
+    for v, other in (op.operands, op.operands[::-1]):
+        tile = None if v.tile.is_scalar else s.tile(v)
+        if tile is None or not tile.places or not other.tile.is_scalar or v.tile.shape != op.result.tile.shape:
+            continue
+        w = s.w
+        scalar, bases = s.scalar(other), dict[str, str]()
+        for c in tile.places:
+            if c.base not in bases:  # opaque, or LLVM would add constants to one of the summands before the loop
+                bases[c.base] = tied(w, w.binary("add", c.base, scalar), "i32", "v", ordered=True)
+        return Tile.at_places(op.result.tile, w, [Coordinate(bases[c.base], c.offset) for c in tile.places])
+    return None
+
+
 def _of_fragment(s: State, v: Value, n: int) -> str:
     """`n` elements of an operand of an op on fragments; one element, or a scalar, stands for all."""
     if n == 1 or (isinstance(v.type, FragmentType) and v.type.count == n):
         return s.scalar(v)
-    return s.w.pack([s.scalar(v)] * n, scalar_type(v.elem))
+    return s.spread(v, n) if isinstance(v.type, TileType) else s.w.pack([s.scalar(v)] * n, scalar_type(v.elem))
 
 
 def _order(s: State, op: Op, n: int) -> list[int]:
@@ -373,6 +391,10 @@ def elementwise(s: State, op: Op, emit: Callable[[State, Op, int, list[str]], st
     t = op.result.tile
     if t.is_scalar:
         s.values[op.result] = emit(s, op, 1, [s.scalar(v) for v in op.operands])
+        return
+    moved = _moved(s, op)
+    if moved is not None:
+        s.values[op.result] = moved
         return
     layout = t.layout
     assert layout is not None

@@ -196,7 +196,7 @@ def load_global(s: State, op: Op) -> None:
         raise s.unsupported("a fragment through a plain address", op.loc, "via = buffer")
     if op in s.streams:
         stream = s.streams[op]
-        resource, offset, moved = stream.resource, stream.pieces[0], stream.offset
+        resource, offset, moved = stream.resource, stream.piece(s, 0), stream.offset
     else:
         a = views.access_of(s, op)
         resource, moved = views.descriptor(s, a, views.base_offset(s, a)), w.const(0)

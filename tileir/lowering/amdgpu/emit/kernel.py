@@ -17,6 +17,7 @@ from tileir.lowering.amdgpu.accumulation_file import from_zero, moves, top
 from tileir.lowering.amdgpu.emit import (
     assemble,
     atomics,
+    clipped,
     copies,
     fragments,
     functions,
@@ -106,7 +107,7 @@ class _Ops:
             "mma": matrix.mma,
             "load": views.load,
             "store": stores.store,
-            "accessible": lambda s, op: views.accessible(s, op, streams.reaches(s, op)),
+            "accessible": lambda s, op: views.accessible(s, op, [*streams.reaches(s, op), *clipped.reaches(s, op)]),
             "shared_load": shared.load,
             "shared_load_transposed": shared.load_transposed,
             "shared_store": shared.store,

@@ -8,7 +8,7 @@ from tileir.ir.core import Op
 from tileir.ir.ops.shape import permutation
 from tileir.ir.types import Elem
 from tileir.layout.conversion import conversion, transpose_sources
-from tileir.lowering.amdgpu.emit.coords import coordinate
+from tileir.lowering.amdgpu.emit.coords import Coordinate, coordinate
 from tileir.lowering.amdgpu.emit.elementwise import column, operand_pieces
 from tileir.lowering.amdgpu.emit.state import Anew, State
 from tileir.lowering.amdgpu.emit.tiles import Tile
@@ -41,8 +41,8 @@ def iota(s: State, op: Op) -> None:
 
     def make() -> Tile:
         places = [coordinate(s.w, layout, r, axis) for r in range(layout.num_registers)]
-        if s.sparing and s.w.in_loop:  # one register for all of them, not one each from before the loop
-            return Tile.deferred(t, 1, lambda i: s.w.add(s.in_block(places[i].base), places[i].offset))
+        if s.has_products and s.w.in_loop:  # one register for all of them, not one each from before the loop
+            return Tile.at_places(t, s.w, [Coordinate(s.in_block(c.base), c.offset) for c in places])
         return Tile(t, 1, [s.w.add(c.base, c.offset) for c in places])
 
     s.values[op.result] = Anew(make)

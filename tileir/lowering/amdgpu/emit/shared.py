@@ -34,7 +34,7 @@ from tileir.records import dataclass
 POINTER = "!llvm.ptr<3>"
 OFFSET_LIMIT = 1 << 16  # the offset field of LDS instructions has 16 bits (CDNA3 ISA, DS)
 # Scalar registers for the places in LDS that direct copies fill: of 102, besides descriptors, sizes and strides.
-MOST_TARGETS = 32
+MOST_TARGETS = 8
 # Scopes that tell LLVM that direct copies and register accesses do not touch the same bytes at the same time: our own waits
 # order them, and without the scopes it would drain the vector-memory counter before every LDS read.
 COPY_SCOPES = "{alias_scopes = [#copies], noalias_scopes = [#accesses]}"
@@ -483,7 +483,7 @@ def copy_direct(s: State, op: Op, part: int | None = None) -> None:
             w.cond_branch(inside, then, after)
             w.start(then)
         if stream is not None:
-            offset = stream.pieces[order]
+            offset = stream.piece(s, order)
         else:
             assert a is not None and bounds is not None
             offset = views.BufferOffsets(s, a, bounds).get(place.coords)
@@ -515,9 +515,9 @@ def _check_together(s: State, op: Op) -> None:
 
 
 def _slab_target(s: State, buffer: Value, i: int, pitch: int, together: int, near: int) -> str:
-    """Where this wave's slab of instruction `i` of a direct copy begins, less `near`. The first `MOST_TARGETS` of a kernel stay in a scalar
-    register each; if all did, loops with many copies would have none left. Those of a loop that loads scales beside, which has twice
-    the views, are all computed where they are used."""
+    """Where this wave's slab of instruction `i` of a direct copy begins, less `near`. If a kernel has few such places, each stays in a scalar
+    register. Else they are added up where they are used, by the instruction that takes the place of the move to M0; the base is opaque in each block,
+    or LLVM would do that before the loop, too."""
     w, waves = s.w, s.kernel.attrs["waves"]
     assert isinstance(waves, int)
 
@@ -532,15 +532,26 @@ def _slab_target(s: State, buffer: Value, i: int, pitch: int, together: int, nea
 
     first = w.hoist(("slab start", pitch, together), start)
     constant = _place_of(buffer) + (i // together * together * waves + i % together) * pitch - near
-    key = "slab target", pitch, together, constant
-    if key in s.targets or len(s.targets) < (0 if s.has_scales else MOST_TARGETS):
-        s.targets.add(key)
-        return w.hoist(key, lambda: at(first))
+    if _slabs(s) <= MOST_TARGETS:
+        return w.hoist(("slab target", pitch, together, constant), lambda: at(first))
     block = w.block, pitch, together
-    if block not in s.starts:  # opaque here, or LLVM would move the sums before the loop, too
+    if block not in s.starts:
         number = tied(w, w.op(f"llvm.ptrtoint {first} : {POINTER} to i32"), "i32", "s", ordered=True)
         s.starts[block] = w.op(f"llvm.inttoptr {number} : i32 to {POINTER}")
     return at(s.starts[block])
+
+
+def _slabs(s: State) -> int:
+    """The number of places that direct copies of the kernel fill in LDS, those of one wave."""
+    if s.slabs is None:
+        places = set[tuple[int, int]]()
+        for op in s.kernel.walk():
+            if op.name in ("copy_async", "copy_async_part"):
+                part, first = op.attrs.get("part"), _place_of(op.operands[-1])
+                parts = [part] if isinstance(part, int) else range(len(slab_sources(s, op)))
+                places |= {(first, i // _together(op)) for i in parts}
+        s.slabs = len(places)
+    return s.slabs
 
 
 def wait(s: State, op: Op) -> None:

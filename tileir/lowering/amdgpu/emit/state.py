@@ -14,8 +14,8 @@ from tileir.ir.types import Elem
 from tileir.lowering.amdgpu.emit.coords import thread, wave
 from tileir.lowering.amdgpu.emit.tiles import Tile, tied
 from tileir.lowering.amdgpu.emit.writer import Scope, Writer, scalar_type
+from tileir.passes.affine import Ranges
 from tileir.passes.late import LOAD_AHEAD, READ_AHEAD, Late, late_ops
-from tileir.passes.scaled_products import FIRST_SCALE
 from tileir.passes.uniform import uniform_axes
 from tileir.records import dataclass
 from tileir.target import Target
@@ -27,11 +27,16 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Stream:
     """Addresses of an access in a loop: its descriptor (`!llvm.ptr<8>`), the byte offset of all lanes in this iteration
-    (i32, uniform), and the byte offset of each of the lane's pieces (i32), which the iterations share."""
+    (i32, uniform), and the byte offset of each of the lane's pieces (i32, and a constant to add), which the iterations share."""
 
     resource: str
     offset: str
-    pieces: tuple[str, ...]
+    pieces: tuple[tuple[str, int], ...]
+
+    def piece(self, s: State, i: int) -> str:
+        """The offset of a piece. A constant becomes part of the instruction, if LLVM does not add it before the loop."""
+        value, constant = self.pieces[i]
+        return s.w.add(s.in_block(value), constant) if constant else value
 
 
 @dataclass(frozen=True)
@@ -71,17 +76,17 @@ class State:
         default_factory=dict[Op, int]
     )  # `print` and `assert`, numbered in program order
     streams: dict[Op, Stream] = field(default_factory=dict[Op, "Stream"])
-    targets: set[object] = field(default_factory=set[object])  # what direct copies fill, as far as it is in registers
     starts: dict[tuple[int, int, int], str] = field(
         default_factory=dict[tuple[int, int, int], str]
-    )  # the rest: from where, by block
+    )  # where what direct copies fill begins, by block
+    slabs: int | None = None  # the number of places that they fill, by `shared`
     copies: dict[tuple[int, str], str] = field(default_factory=dict[tuple[int, str], str])  # see `in_block`
     rows: dict[tuple[int, Op], Scope] = field(default_factory=dict[tuple[int, Op], Scope])  # by block, see `views`
     moving: dict[Op, list[Moving]] = field(default_factory=dict[Op, "list[Moving]"])  # of loops, found by `streams`
     tested: set[tuple[Value, object]] = field(init=False)  # views and spans that an `accessible` tests
     has_products: bool = field(init=False)
-    has_scales: bool = field(init=False)  # whether matrix instructions of the text take scales
     late: Late = field(init=False)
+    ranges: Ranges = field(init=False)  # of integers
     wholly_sparing: bool = field(init=False)  # whether all of the kernel is, because a text that was not took too many
     uniform: dict[Value, frozenset[int]] = field(init=False)  # axes along which carried tiles are equal
     made_anew: dict[tuple[int, Value], Tile] = field(default_factory=dict[tuple[int, Value], Tile])
@@ -92,10 +97,10 @@ class State:
 
     def __post_init__(self) -> None:
         self.late = late_ops(self.kernel)
+        self.ranges = Ranges(self.kernel)
         self.wholly_sparing = self.sparing
         self.uniform = uniform_axes(self.kernel)
         self.has_products = any(op.name in ("mma", "mfma") for op in self.kernel.walk())
-        self.has_scales = any(op.name == "mfma" and len(op.operands) > FIRST_SCALE for op in self.kernel.walk())
         self.tested = {(op.operands[0], op.spans) for op in self.kernel.walk() if op.name == "accessible"}
 
     @property
@@ -185,6 +190,17 @@ class State:
         if source != target and key not in self.casts:
             self.casts[key] = self.w.bitcast(value, source, target)
         return self.casts.get(key, value)
+
+    def spread(self, v: Value, n: int) -> str:
+        """`n` times a scalar. In loops with products an f32 that the kernel is launched with becomes pairs in each block that uses them: LLVM would
+        keep two registers for each such block, from before the loop."""
+        value, element = self.scalar(v), scalar_type(v.tile.elem)
+        if n == 1 or v not in self.kernel.args or element != "f32" or not (self.has_products and self.w.in_loop):
+            return self.w.pack([value] * n, element)
+        key = self.w.block, value, f"{n} times"
+        if key not in self.casts:
+            self.casts[key] = self.w.pack([tied(self.w, value, element, "s", ordered=True)] * n, element)
+        return self.casts[key]
 
     def keep_packed(self) -> None:
         """To be called before arithmetic on pairs of f32 that follows a matrix instruction. LLVM 22 takes packed instructions apart

@@ -27,6 +27,7 @@ from tileir.ir.registry import get
 from tileir.ir.types import GlobalType, SharedType
 from tileir.lowering.amdgpu.emit import shared, views
 from tileir.lowering.amdgpu.emit.bounds import Access, known_stride
+from tileir.lowering.amdgpu.emit.clipped import clipped_row, is_row, row_offsets
 from tileir.lowering.amdgpu.emit.coords import Coordinate, coordinate, masks, thread, wave
 from tileir.lowering.amdgpu.emit.state import State, Stream
 from tileir.lowering.amdgpu.emit.tiles import tied
@@ -82,12 +83,12 @@ class Moving:
 @dataclass(frozen=True)
 class Served:
     """An access of the inner loop: its descriptor in words (see `views.as_words`), the number of the counter that it adds, and the
-    offsets of its pieces."""
+    offsets of its pieces, each a value and a constant."""
 
     op: Op
     resource: str
     counter: int
-    pieces: tuple[str, ...]
+    pieces: tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ def _find(s: State, loop: Op) -> list[Moving]:
         m = _moving(op, body, inside) if op.name in PLACES else None
         if m is None or _known_bytes(m, m.factor * step) > REACH:
             continue
-        count = PIECES[op.name](s, op)
+        count = 1 if _is_row(s, m, loop) else PIECES[op.name](s, op)
         groups = {x.group for x in [*found, m]}
         if pieces + count <= most and len(groups) <= descriptors and _within_reach(s, [*found, m], m):
             pieces += count
@@ -251,19 +252,28 @@ def prepare(s: State, accesses: list[Moving], loop: Op, k: str, end: str) -> Pla
             a = _access(s, m, loop, k, terms)
             if m.group not in stretches:
                 stretches[m.group] = w.stretch(_places(s))
+            row = all(_is_row(s, x, loop) for x in accesses if x.group == m.group)
             if m.group not in resources:
                 first = min((x for x in accesses if x.group == m.group), key=lambda x: x.constant)
                 origin = _access(s, first, loop, k, terms)
                 room.limit(origin, first, _extent(accesses, m.group))
-                begin = views.base_offset(s, origin)
                 before[m.group] = max(_beside(s, x.op) for x in accesses if x.group == m.group)
-                if before[m.group]:
-                    begin = w.binary("sub", begin, w.const(before[m.group], "i64"), "i64")
-                words = views.as_words(s, views.descriptor(s, origin, begin))
-                resources[m.group] = words, first.constant
+                if row:
+                    resource = clipped_row(s, origin, _extent(accesses, m.group), positive=True).resource
+                else:
+                    begin = views.base_offset(s, origin)
+                    if before[m.group]:
+                        begin = w.binary("sub", begin, w.const(before[m.group], "i64"), "i64")
+                    resource = views.descriptor(s, origin, begin)
+                resources[m.group] = views.as_words(s, resource), first.constant
             words, lowest = resources[m.group]
             with w.local(stretches[m.group]):
                 places, holes, shape = PLACES[m.op.name](s, m.op)
+                if row:
+                    moved = [Coordinate(c.base, c.offset + m.constant - lowest) for (c,) in places]
+                    pieces = row_offsets(s, moved, m.op.result.tile.elem.bytes)
+                    served.append(Served(m.op, words, counters.of(m), tuple(pieces)))
+                    continue
                 offsets = views.BufferOffsets(s, a, views.Bounds(s, a, shape, holes))
                 pieces = tuple(_lowest_outside(s, offsets.get(place)) for place in places)
                 key = _distance(m), m.constant - lowest
@@ -274,11 +284,20 @@ def prepare(s: State, accesses: list[Moving], loop: Op, k: str, end: str) -> Pla
                     more += apart
                 else:
                     pieces = tuple(w.binary("add", piece, apart) for piece in pieces)
-                pieces = tuple(w.add(piece, more) if more else piece for piece in pieces)
-            served.append(Served(m.op, words, counters.of(m), pieces))
+                served.append(Served(m.op, words, counters.of(m), tuple((w.add(piece, more), 0) for piece in pieces)))
         w.loc = loop.loc
         last = w.op(f"rocdl.readfirstlane {w.mul(room.rounds, 1 << counters.shift)} : i32")
     return Plan(tuple(served), counters.steps(), counters.shift, last)
+
+
+def _is_row(s: State, m: Moving, loop: Op) -> bool:
+    """Whether an access reads along a row of a contiguous view, from its start or behind it."""
+    view, along = m.view.type, m.indices[m.dim]
+    assert isinstance(view, GlobalType)
+    if m.op.name != "load" or not is_row(s, m.op, view) or any(sign < 0 for _, sign in along.terms):
+        return False
+    variables = [loop.regions[0].args[0], *(v for v, _ in along.terms)]
+    return along.constant >= 0 and all(s.ranges.of(v)[0] >= 0 for v in variables)
 
 
 def _beside(s: State, op: Op) -> int:

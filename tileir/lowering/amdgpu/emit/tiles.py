@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from tileir.ir.core import Op
 from tileir.ir.types import TileType
 from tileir.lowering.amdgpu.emit import packed
+from tileir.lowering.amdgpu.emit.coords import Coordinate
 from tileir.lowering.amdgpu.emit.writer import Writer, scalar_type, vector_type
 from tileir.passes.pressure import part_of_pin
 
@@ -35,6 +36,7 @@ class Tile:
         # Ties replace the piece where nothing but the body of one loop reads it.
         self.in_place = False
         self.file = ""  # constraint of the register file in which all pieces are already
+        self.places: Sequence[Coordinate] = ()  # see `at_places`
         self.ahead = 0  # deferred pieces that are made before they are asked for, to hide their latency
         self._make: Callable[[int], str] | None = None
         self._parts: dict[tuple[int, int, int], str] = {}
@@ -55,6 +57,13 @@ class Tile:
         tile.ahead = ahead
         for i in range(min(ahead, len(tile.chunks))):
             tile.chunks[i] = make(i)
+        return tile
+
+    @staticmethod
+    def at_places(type: TileType, w: Writer, places: Sequence[Coordinate]) -> Tile:
+        """A tile of positions, deferred likewise: values that several elements share, and constants."""
+        tile = Tile.deferred(type, 1, lambda i: w.add(*places[i]))
+        tile.places = places
         return tile
 
     @property

@@ -26,20 +26,20 @@ from tileir.lowering.amdgpu.emit.bounds import (
     Bounds,
     BufferOffsets,
     Picked,
+    base_offset,
+    descriptor,
     dim_value,
     lane_offset,
     scaled,
     stride,
 )
+from tileir.lowering.amdgpu.emit.clipped import clipped_row, is_row, not_negative, row_offsets
 from tileir.lowering.amdgpu.emit.coords import Coordinate, coordinate, lane, masks, register_table, wave
 from tileir.lowering.amdgpu.emit.state import State
 from tileir.lowering.amdgpu.emit.tiles import Tile, tied
 from tileir.lowering.amdgpu.emit.writer import Scope, Writer, scalar_type, vector_type
 from tileir.passes.split_access import contiguous_dim
 
-# Word 3 of a raw buffer descriptor: DATA_FORMAT = 32 bits, no swizzle, no type checks (CDNA3 ISA, buffer resource
-# descriptor; the value LLVM's AMDGPUUsage and the amdgpu dialect use for gfx9).
-BUFFER_FLAGS = 0x27000
 # Bit NT of the cache policy that buffer instructions take (LLVM, SIDefines.h, CPol: NT is the place of SLC).
 NON_TEMPORAL = 2
 ZERO_BYTES = 16
@@ -100,27 +100,6 @@ def _picked(s: State, index: Value, dim: int, tile_dim: int, layout: Layout) -> 
     for r, place in enumerate(register_table(layout)):
         rows[coordinate(s.w, layout, r, tile_dim)] = at[sum(place[tile_dim])]
     return Picked(dim, tile_dim, scalar_type(index.tile.elem), rows)
-
-
-def base_offset(s: State, a: Access) -> str:
-    """Byte offset of the tile's first element from the start of the view, i64 (negative for negative starts)."""
-    w = s.w
-    total = ""
-    for d, index, t in a.scalars:
-        term = scaled(s, w.to_i64(index, t), a.type, d, "i64")
-        total = w.binary("add", total, term, "i64") if total else term
-    return total or w.const(0, "i64")
-
-
-def descriptor(s: State, a: Access, offset: str) -> str:
-    """Buffer resource that begins `offset` bytes (i64) into the view and reaches as far as offsets can. It says nothing of where
-    the view ends: that is said exactly, for every lane and dimension, by the offsets."""
-    w = s.w
-    pointer = w.op(f"llvm.getelementptr {s.pointer(a.view)}[{offset}] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i8")
-    reach = w.const(OUTSIDE, "i64")
-    return w.op(
-        f"rocdl.make.buffer.rsrc {pointer}, {w.const(0, 'i16')}, {reach}, {w.const(BUFFER_FLAGS)} : !llvm.ptr<1> to <8>"
-    )
 
 
 def as_words(s: State, resource: str) -> str:
@@ -233,9 +212,10 @@ def _moving_pieces(s: State, op: Op, n: int) -> Callable[[int], str]:
     raw_type = memory_type(t.elem.run_bytes(n))
 
     def piece(i: int) -> str:
-        text = f"{stream.resource}, {stream.pieces[i]}, {stream.offset}, {policy(w, op)} : {raw_type}"
+        offset = stream.piece(s, i)
+        text = f"{stream.resource}, {offset}, {stream.offset}, {policy(w, op)} : {raw_type}"
         if raw_type == THREE_BYTES:
-            return from_memory(w, _three_bytes(w, stream.resource, stream.pieces[i], stream.offset), t, n)
+            return from_memory(w, _three_bytes(w, stream.resource, offset, stream.offset), t, n)
         return from_memory(w, w.op(f"rocdl.raw.ptr.buffer.load {text}"), t, n)
 
     return piece
@@ -257,6 +237,8 @@ def _pieces(s: State, op: Op, layout: Layout, n: int) -> Callable[[int], str]:
     a = access_of(s, op, layout)
     bounds = Bounds(s, a, t.shape, [masks(layout, d) for d in range(t.rank)])
     by_buffer = op.attrs["via"] == "buffer"
+    if by_buffer and op.attrs.get("pad", 0) == 0 and is_row(s, op, a.type):
+        return _row_pieces(s, op, a, layout, n)
     start = base_offset(s, a)
     resource = descriptor(s, a, start) if by_buffer else ""
     offsets = BufferOffsets(s, a, bounds)
@@ -285,7 +267,7 @@ def _pieces(s: State, op: Op, layout: Layout, n: int) -> Callable[[int], str]:
         return w.select(test, loaded, value, vector_type(scalar_type(t.elem), n))
 
     def piece(i: int) -> str:
-        if not by_buffer and not _is_passing(s, op):
+        if not by_buffer and not _counts_registers(s, op):
             return make(i)
         with w.local(_rows_here(s, op)):
             return make(i)
@@ -293,9 +275,31 @@ def _pieces(s: State, op: Op, layout: Layout, n: int) -> Callable[[int], str]:
     return piece
 
 
-def _is_passing(s: State, op: Op) -> bool:
-    """Whether an operand is loaded piece by piece for a product, because registers do not suffice to hold it."""
-    return op in s.late.loads and op.attrs.get("stage") == "none"
+def _row_pieces(s: State, op: Op, a: Access, layout: Layout, n: int) -> Callable[[int], str]:
+    """Makes the pieces of a stretch of a row, of which LLVM would keep the offset of each where a loop is around."""
+    w, t, (extent,) = s.w, op.result.tile, layout.shape
+    raw_type = memory_type(t.elem.run_bytes(n))
+    clipped = clipped_row(s, a, extent, positive=not_negative(s, op, a.type.rank - 1))
+    places = [coordinate(w, layout, r, 0) for r in range(0, layout.num_registers, n)]
+    offsets = row_offsets(s, places, t.elem.bytes, clipped.before)
+
+    def piece(i: int) -> str:
+        value, constant = offsets[i]
+        offset = w.add(s.in_block(value), constant)
+        if clipped.before:  # the instruction would add the constant without wrapping
+            offset = tied(w, offset, "i32", "v", ordered=False)
+        text = f"{clipped.resource}, {offset}, {w.const(0)}, {policy(w, op)} : {raw_type}"
+        return from_memory(w, w.op(f"rocdl.raw.ptr.buffer.load {text}"), t, n)
+
+    return piece
+
+
+def _counts_registers(s: State, op: Op) -> bool:
+    """Whether addresses are computed at each load, though a loop repeats them: where an operand is loaded piece by piece for a product, because
+    registers do not suffice to hold it, and by 64-bit addresses in a loop with products, where each would take two registers throughout."""
+    if op in s.late.loads and op.attrs.get("stage") == "none":
+        return True
+    return s.has_products and s.w.in_loop and op.attrs["via"] != "buffer"
 
 
 def _rows_here(s: State, op: Op) -> Scope:
@@ -305,7 +309,7 @@ def _rows_here(s: State, op: Op) -> Scope:
     key = s.w.block, op
     if key not in s.rows:
         known: dict[object, str] = {"wave": tied(s.w, wave(s.w), "i32", "s", ordered=True)}
-        if _is_passing(s, op):
+        if _counts_registers(s, op):
             known["lane"] = tied(s.w, lane(s.w), "i32", "v", ordered=True)
         s.rows[key] = s.w.stretch(known)
     return s.rows[key]
