@@ -299,7 +299,7 @@ def _counts_registers(s: State, op: Op) -> bool:
     registers do not suffice to hold it, and by 64-bit addresses in a loop with products, where each would take two registers throughout."""
     if op in s.late.loads and op.attrs.get("stage") == "none":
         return True
-    return s.has_products and s.w.in_loop and op.attrs["via"] != "buffer"
+    return s.has_products and s.w.in_loop and op.attrs["via"] != "buffer" and picked_dim(op) is None
 
 
 def _rows_here(s: State, op: Op) -> Scope:
