@@ -39,6 +39,7 @@ from tileir.lowering.amdgpu.emit.random import philox
 from tileir.lowering.amdgpu.emit.settle import settler
 from tileir.lowering.amdgpu.emit.state import State
 from tileir.lowering.amdgpu.emit.writer import Writer, file_name, scalar_type
+from tileir.passes.outstanding import instructions
 from tileir.passes.pressure import budget, peak, pinned, wave_count
 from tileir.target import Target
 
@@ -90,6 +91,8 @@ class _Ops:
     def __init__(self, s: State):
         control = Control(s, self.block)
         self.settle = settler(s)
+        # Whether waits leave vector-memory instructions under way, so that their order counts.
+        self.counts = any(op.name == "wait" and op.attrs.get("vm") for op in s.kernel.walk())
         self.table: dict[str, Callable[[State, Op], None]] = {
             "constant": registers.constant,
             "fill": registers.fill,
@@ -151,10 +154,16 @@ class _Ops:
         }
 
     def block(self, s: State, block: Block) -> None:
+        before = ""
         for op in block.ops:
             if op.name == "yield":
                 continue
             s.w.loc = op.loc
+            if self.counts and instructions(op, s.kernel):
+                # LLVM schedules loads across direct copies, which they do not depend on: then a wait would count others than in the text.
+                if before not in ("", op.name):
+                    s.w.line("rocdl.sched.barrier 0")
+                before = op.name
             definition = get(op.name)
             if op.name in self.table:
                 self.table[op.name](s, op)
