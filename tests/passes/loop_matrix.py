@@ -12,12 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from tests.kernels.harness import CHIPS
-from tests.passes.test_pipeline_loops import checked_device
+from tests.passes.test_pipeline_loops import checked_device, weakened
 from tileir import kernels
 from tileir.frontend import parse
+from tileir.ir.core import Kernel
 from tileir.ir.diagnostics import CompileError
 from tileir.ir.types import ELEMS
 from tileir.lowering.amdgpu.compile import Compiled, compile_kernel
+from tileir.passes.check_sync import check_synchronised
 from tileir.runtime import launch
 from tileir.runtime.device import DeviceError
 
@@ -129,6 +131,8 @@ def check(case: Case) -> None:
     stats = compiled.stats
     spilled = [stats[k] for k in ("vgpr_spills", "sgpr_spills", "scratch_bytes")]
     assert not any(spilled) and not stats["deviations"], f"{case}: {spilled} {stats['deviations']}"
+    assert compiled.final is not None
+    _check_waits(case, compiled.final)
     bm, bn, bk = case.tile
     step = BLOCK if case.scaled else 8
     for k in (*(bk * trips for trips in TRIPS), step, bk - step, bk + step, 3 * bk + 2 * step, 5 * bk - step):
@@ -136,6 +140,21 @@ def check(case: Case) -> None:
     _launch(case, compiled, bm + 6, bn + 8, 4 * bk + step)
     if not case.scaled:
         _launch(case, compiled, 5, 3, 2 * bk + 1)  # rows that lie at no multiple of an access
+
+
+def _check_waits(case: Case, kernel: Kernel) -> None:
+    """The waits of loops of matrix instructions are needed, each as strict as it is, and from three stages on none waits for all copies."""
+    for loop in kernel.walk():
+        if loop.name != "for" or not any(op.name == "mfma" for op in loop.walk()):
+            continue
+        for op in loop.walk():
+            for name in op.attrs if op.name == "wait" else ():
+                assert case.depth < 3 or op.attrs.get("vm") != 0, f"{case}: {op} drains"
+                try:
+                    check_synchronised(weakened(kernel, op, name))
+                except CompileError:
+                    continue
+                raise AssertionError(f"{case}: {op} may be weaker in {name}")
 
 
 def _launch(case: Case, compiled: Compiled, m: int, n: int, k: int) -> None:

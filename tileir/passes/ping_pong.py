@@ -129,7 +129,8 @@ class PingPong(Scheduler):
             waits: dict[str, AttrValue] = {}
             if c == self.clusters - 1 and following and plan.copies:
                 waits["vm"] = self.under_way() if left is None else max(0, left * self.shape.copies_of_tile - self.late)
-            if c == self.last_read or stores:
+            # From three stages on, what is stored is read behind the wait for the reads of the next iteration.
+            if c == self.last_read or (stores and plan.depth < 3):
                 waits["lgkm"] = 0
             if waits:
                 self.rw.op("wait", (), waits, loc=loc)

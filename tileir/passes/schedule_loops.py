@@ -339,7 +339,10 @@ class Scheduler(Pipeliner):
                     self.copy_part(fill, i, values)
         tile = Tile(0, start, {}, acc, scales=scales)
         self.fill_registers(start, tile)
-        count = (plan.depth - 1) * self.shape.copies_of_tile - self.shape.late_copies
+        # Each iteration of the steady state loads scales, the prologue those of one tile. The waits of the first iterations count more than it has
+        # issued: so tiles are here before the loop but for the last two.
+        under_way = min(plan.depth - 1, 2) if scales else plan.depth - 1
+        count = under_way * self.shape.copies_of_tile - self.shape.late_copies
         self.turn(count + len(scales), lgkm=bool(self.shape.pieces))
         tile.fragments = self.first_fragments(0)
         return tile
@@ -409,7 +412,8 @@ class Scheduler(Pipeliner):
             if i:
                 under_way = (plan.depth - 1 - i) * self.shape.copies_of_tile - self.shape.late_copies
                 now.scales = self.load_scales(self.index(first, i), i)
-                self.turn(max(0, under_way) + len(now.scales), lgkm=bool(self.shape.pieces))
+                # Newer are also the scales that were loaded before the loop, or in its last iteration, and these.
+                self.turn(max(0, under_way) + 2 * len(now.scales), lgkm=bool(self.shape.pieces))
                 now.fragments = self.first_fragments(i)
             self.iteration(now, fetch=False, following=False)
             rw.insert(Op("yield", [v for part in now.acc for v in part], {}, [], [], None, plan.body.terminator.loc))
