@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from tileir.ir.core import Kernel, Op, Value
 from tileir.passes.affine import multiple_of
@@ -16,8 +17,9 @@ class Divisibility:
     Sources: literals, arithmetic, loop variables (start and step), and `assume(mod(x, n) == 0)` on a symbol or value.
     """
 
-    def __init__(self, kernel: Kernel):
-        self._known: dict[Value, int] = {}
+    def __init__(self, kernel: Kernel, stated: Mapping[Value, int] | None = None):
+        """`stated`: divisors that are known from elsewhere."""
+        self._known: dict[Value, int] = dict(stated or {})
         self._symbols: dict[str, int] = {}
         for op in kernel.walk():
             if op.name == "assume":

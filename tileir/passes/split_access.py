@@ -17,6 +17,8 @@ becomes
       ...
     }
 
+Where a load of a product's operand begins is tested as well if it is a number of the launch (`start_tests.py`).
+
 Accesses whose text already states `bytes` and `via` are left alone. Rows that a tile of indices picks may lie any distance apart, and
 most atomic updates are branched over anyway, so both versions use global instructions for them; only the width differs. Sums of f32
 that nobody reads back go through buffer instructions, which drop what is outside without a branch, and which waits can count.
@@ -25,6 +27,7 @@ that nobody reads back go through buffer instructions, which drop what is outsid
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 
 from tileir.ir.builder import Builder, Names
@@ -39,6 +42,7 @@ from tileir.passes.base import Context, Pass
 from tileir.passes.facts import Divisibility
 from tileir.passes.mfma_choice import SCALES_TOGETHER
 from tileir.passes.scaled_products import scale_loads
+from tileir.passes.start_tests import emit_tests, operand_loads, start_tests
 
 PAIR = 4  # bytes of two 16-bit floats, which one instruction adds
 SIX_BYTES = 12  # of 16 elements of 6 bits: three dwords
@@ -113,6 +117,17 @@ def _check_whole_bytes(op: Op, view: GlobalType, run: int) -> None:
         raise error("E0867", message, op.loc, legal=legal)
 
 
+def _open_starts(kernel: Kernel) -> Iterator[tuple[Value, int]]:
+    """Where the loads of operands in loops begin, and of what that must be a multiple for them to be as wide as their rows allow."""
+    for op in operand_loads(kernel):
+        view, indices = access(op)
+        d = contiguous_dim(view)
+        if d is not None and op.spans is not None and op.spans[d] is not None:
+            together, size = view.elem.unit
+            span = op.spans[d] or 1
+            yield indices[d], min(WIDEST // size * together, span & -span)
+
+
 def _tell_narrow_loads(kernel: Kernel, facts: Divisibility, widths: dict[Op, int], ctx: Context) -> None:
     """Remarks on loads in loops that are narrow only because of where they begin: nobody sees it in the text, and it costs most of
     the speed of a product, whose operands then go element by element."""
@@ -143,6 +158,9 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
     if not open_ops:
         return kernel
     scales = scale_loads(kernel)
+    aligned = start_tests(kernel, _open_starts(kernel), facts)
+    if aligned:
+        facts = Divisibility(kernel, aligned)
     widths = {op: ideal_bytes(op, facts, scales.get(op)) for op in open_ops}
     _tell_narrow_loads(kernel, facts, widths, ctx)
     names = Names(all_names(kernel))
@@ -164,7 +182,7 @@ def _run(kernel: Kernel, ctx: Context) -> Kernel:
                 )
     if not tests:
         return replace(kernel, args=args, body=_version(kernel, names, mapping, {}, rename=False))
-    condition, *others = tests.values()
+    condition, *others = [*tests.values(), *emit_tests(builder, aligned, mapping)]
     for other in others:
         condition = builder.value("and", [condition, other], hint="fast")
     regions = [
