@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Callable, Iterable
 from typing import NoReturn, TypeVar
@@ -114,6 +113,8 @@ class Faults:
 
 def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
     """ "did you mean …?" if some known name is close, else ""."""
+    import difflib  # not at the top: only errors need it
+
     names = list(known)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     close = close or [n for n in names if n.lower() == name.lower()]

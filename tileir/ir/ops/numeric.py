@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from fractions import Fraction
 from typing import Any
 
 import ml_dtypes
@@ -260,6 +259,8 @@ def fused_multiply_add(a: Array, b: Array, c: Array, elem: Elem) -> Array:
 
 
 def _fma_f64(a: float, b: float, c: float) -> float:
+    from fractions import Fraction  # not at the top: it takes 2 ms to import, and only the interpreter comes here
+
     try:
         exact = Fraction(a) * Fraction(b) + Fraction(c)
     except (OverflowError, ValueError):  # an infinity or NaN takes part

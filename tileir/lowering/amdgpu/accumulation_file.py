@@ -58,6 +58,8 @@ def top(moved: Moves) -> int:
 
 def renamed(assembly: str, moved: Moves) -> str:
     """The assembly with the registers of the accumulation file renamed; as it is where that is impossible."""
+    if not moved:
+        return assembly
     tuples = {(first, last) for line in _instructions(assembly) for first, last in _operands(line)}
     places = _places(tuples, moved)
     if places is None:

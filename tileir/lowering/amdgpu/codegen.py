@@ -13,7 +13,6 @@ import json
 import os
 import re
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -174,7 +173,7 @@ def _put(options: tuple[str, ...]) -> None:
 
 def _printed(action: Callable[[], None], descriptor: int) -> str:
     """What `action` prints on a file descriptor. It runs in a child process, since it may also exit."""
-    with tempfile.TemporaryFile() as file:
+    with os.fdopen(os.memfd_create("tileir-options"), "r+b") as file:
         child = os.fork()
         if child == 0:
             os.dup2(file.fileno(), descriptor)

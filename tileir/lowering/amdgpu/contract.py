@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tileir import target as targets
 from tileir.codeobject import CodeObject, CodeObjectError
 from tileir.codeobject import Kernel as MachineKernel
 from tileir.ir.core import Kernel, Op
@@ -24,6 +25,7 @@ from tileir.ir.location import Loc
 from tileir.lowering.amdgpu.contract_order import order
 from tileir.lowering.amdgpu.contract_pins import pins
 from tileir.lowering.amdgpu.contract_waits import Deviation, lines_of, matrix_regions, waits
+from tileir.simulator.decoder.decode import candidates
 from tileir.simulator.decoder.table import load
 from tileir.simulator.inspect import classify
 from tileir.simulator.inspect.counts import class_of
@@ -37,8 +39,11 @@ _FILES = ("vector", "accumulation")
 
 
 def prepare(chip: str) -> None:
-    """Loads the opcode table of a chip, so that `check` need not; may run in another thread."""
+    """Makes the tables with which code objects of a chip are read, so that `check` need not; may run in another thread."""
     load(chip)
+    candidates()
+    for name in targets.names():  # the reader asks each whether the machine is its own
+        targets.get(name)
 
 
 def check(hsaco: bytes, kernel: Kernel) -> list[Deviation]:

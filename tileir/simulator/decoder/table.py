@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
 from tileir.records import dataclass
 from tileir.simulator.decoder.formats import FORMATS, Chunks
@@ -214,6 +214,6 @@ def load(chip: str) -> Table:
     """The table of "gfx942" or "gfx950"; ValueError for another chip."""
     if chip not in CHIPS:
         raise ValueError(f"no decoder table for {chip!r}; there are {', '.join(CHIPS)}")
-    data = json.loads(files("tileir.simulator.decoder").joinpath(f"{chip}.json").read_text("utf-8"))
+    data = json.loads(Path(__file__).with_name(f"{chip}.json").read_text("utf-8"))
     entries = {name: Entries(name, lines) for name, lines in data["formats"].items()}
     return Table(chip, entries, data["symbols"], data["formats"])
