@@ -9,6 +9,7 @@ from dataclasses import FrozenInstanceError, field
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tileir import records
@@ -123,6 +124,32 @@ def test_objects_are_alike(name: str, positional: tuple[Any, ...], named: dict[s
     if name not in ("Empty", "Own"):
         first = dataclasses.fields(a)[0].name
         assert repr(dataclasses.replace(a, **{first: 77})) == repr(dataclasses.replace(b, **{first: 77}))
+
+
+@pytest.mark.parametrize("name, positional, named", CALLS)
+def test_the_first_objects_are_like_later_ones(name: str, positional: tuple[Any, ...], named: dict[str, Any]) -> None:
+    """Whatever `__init__` is compiled for: the first objects are made without."""
+    ours, theirs = (getattr(classes(c), name) for c in (records.dataclass, dataclasses.dataclass))
+    made = [ours(*positional, **named) for _ in range(12)]
+    assert {repr(item) for item in made} == {repr(theirs(*positional, **named))}
+    assert all(list(vars(item)) == list(vars(made[-1])) for item in made if hasattr(item, "__dict__"))
+
+
+@pytest.mark.parametrize(
+    "positional, named", [((), {}), ((1, "b", [], 3, 4), {}), ((1,), {"a": 1}), ((1,), {"x": 2}), ((1,), {"made": 2})]
+)
+def test_wrong_arguments_are_refused_alike(positional: tuple[Any, ...], named: dict[str, Any]) -> None:
+    with pytest.raises(TypeError) as theirs:
+        classes(dataclasses.dataclass).Plain(*positional, **named)
+    with pytest.raises(TypeError) as ours:
+        classes(records.dataclass).Plain(*positional, **named)
+    assert str(ours.value) == str(theirs.value)
+
+
+def test_arguments_that_are_arrays() -> None:
+    """No argument is compared with anything."""
+    items = np.zeros(3)
+    assert classes(records.dataclass).Plain(1, items=items).items is items
 
 
 @pytest.mark.parametrize("name", sorted(vars(OURS)))
