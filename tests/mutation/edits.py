@@ -52,7 +52,8 @@ Run = dict[str, Any]
 
 @dataclass(frozen=True)
 class Subject:
-    """A kernel on a chip and launches of it, which take few and many trips of its loops."""
+    """A kernel on a chip and launches of it, which take few and many trips of its loops: together they reach every part of the version
+    for aligned views that has products, or an edit there would do nothing. unaligned: launches that run the other version."""
 
     name: str
     chip: str
@@ -60,6 +61,7 @@ class Subject:
     runs: tuple[Run, ...]
     params: Mapping[str, object] = field(default_factory=dict[str, object])
     kernel: str = ""
+    unaligned: tuple[Run, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.chip} {self.name}"
@@ -88,8 +90,8 @@ class Subject:
         assert not any(isinstance(arrays, str) for arrays in found), found
         return found  # type: ignore[return-value]
 
-    def launched(self, hsaco: bytes, run: Run) -> list[Any] | str:
-        """The arrays behind a launch, or what a check of the simulator says."""
+    def arguments(self, run: Run) -> dict[str, Any]:
+        """What a launch is given: the same numbers each time."""
         rng = np.random.default_rng(7)
         given: dict[str, Any] = {}
         assert self.compiled.kernel is not None
@@ -98,6 +100,28 @@ class Subject:
             if isinstance(arg.type, GlobalType):
                 value = rng.integers(-3, 4, value).astype(arg.type.elem.np)
             given[arg.name] = value
+        return given
+
+    def unreached(self) -> Counter[str]:
+        """Accesses of LDS and matrix instructions of the machine code that no launch executes, by name."""
+        reached: set[int] = set()
+        device = SimulatorDevice(self.chip)
+        for run in (*self.runs, *self.unaligned):
+            launch(self.compiled, self.arguments(run), device)
+            assert device.statistics is not None
+            reached |= set(device.statistics.executions)
+        module = device.load(self.compiled.hsaco)
+        (name,) = module.kernels
+        program = module.program(name)
+        return Counter(
+            inst.name
+            for address, inst in zip(program.addresses, program.instructions, strict=True)
+            if inst is not None and inst.name.startswith(("ds_", "v_mfma")) and address not in reached
+        )
+
+    def launched(self, hsaco: bytes, run: Run) -> list[Any] | str:
+        """The arrays behind a launch, or what a check of the simulator says."""
+        given = self.arguments(run)
         device = SimulatorDevice(self.chip, "all")
         try:
             launch(replace(self.compiled, hsaco=hsaco), given, device)
@@ -361,48 +385,58 @@ SMALL = {"BM": 64, "BN": 64, "BK": 32}
 HALVES = {"BM": 128, "BN": 128, "BK": 64}
 ATTENTIONS = (_attention(128, 64, 64), _attention(128, 300, 64), _attention(128, 384, 64))
 K32 = (_gemm(64, 64, 96), _gemm(128, 64, 224), _gemm(64, 64, 320))
+K32_OF_3 = (*K32, _gemm(64, 64, 160))
+"""For loops of three tiles a trip: 3, 7, 10 and 5 tiles, so that none, one and two are left."""
 K64 = (_gemm(128, 128, 192), _gemm(128, 128, 448))
+ODD = tuple(_gemm(128, 128, k + 1) for k in range(0, 640, 32))
+"""Rows of no whole number of dwords: the version for unaligned views, with every number of tiles up to 20."""
 SUBJECTS = (
     Subject(
         "gemm interleave", "gfx950",
         _schedule("gemm", "gfx950", "stage %a, %b in shared depth 4 direct\n  loop %k pattern interleave\n  waves %acc 2 x 2"),
-        K32, SMALL,
+        K32, SMALL, unaligned=ODD,
     ),
     Subject(
         "gemm interleave depth 2", "gfx950",
         _schedule("gemm", "gfx950", "stage %a, %b in shared depth 2 direct\n  loop %k pattern interleave\n  waves %acc 1 x 2"),
-        K32, SMALL,
+        K32, SMALL, unaligned=ODD,
     ),
     Subject(
-        "gemm ping_pong", "gfx950", _schedule("gemm", "gfx950", "waves %acc 2 x 4\n  loop %k pattern ping_pong"), K64, HALVES
+        "gemm ping_pong", "gfx950", _schedule("gemm", "gfx950", "waves %acc 2 x 4\n  loop %k pattern ping_pong"), K64, HALVES, unaligned=ODD
     ),
-    Subject("gemm plain", "gfx950", _schedule("gemm", "gfx950", "stage %a, %b in shared depth 3 direct\n  loop %k pattern plain"), K32, SMALL),
+    Subject(
+        "gemm plain", "gfx950", _schedule("gemm", "gfx950", "stage %a, %b in shared depth 3 direct\n  loop %k pattern plain"),
+        K32_OF_3, SMALL, unaligned=ODD,
+    ),
     Subject(
         "gemm interleave", "gfx942",
         _schedule("gemm", "gfx942", "stage %a, %b in shared depth 4 via_registers\n  loop %k pattern interleave\n  waves %acc 2 x 2"),
-        K32, SMALL,
+        K32_OF_3, SMALL, unaligned=ODD,
     ),
     Subject(
-        "gemm ping_pong", "gfx942", _schedule("gemm", "gfx942", "waves %acc 2 x 4\n  loop %k pattern ping_pong"), K64, HALVES
+        "gemm ping_pong", "gfx942", _schedule("gemm", "gfx942", "waves %acc 2 x 4\n  loop %k pattern ping_pong"), K64, HALVES, unaligned=ODD
     ),
-    Subject("two loops", "gfx950", NESTED, (_batch(96), _batch(224), _batch(320))),
+    Subject(
+        "two loops", "gfx950", NESTED, (_batch(96), _batch(224), _batch(320)),
+        unaligned=(_batch(97), _batch(225), _batch(321)),
+    ),
     Subject(
         "two products", "gfx950", SHARED + "schedule @s of @gemm for gfx950 {\n  waves %x 2 x 2\n  waves %y 2 x 2\n}\n",
-        (_pair(96), _pair(224), _pair(320)),
+        (_pair(96), _pair(224), _pair(320)), unaligned=(_pair(97), _pair(225), _pair(321)),
     ),
     Subject(
         "epilogue", "gfx950", kernels.source("gemm_epilogue"),
         (_epilogue(96), _epilogue(224), _epilogue(320)),
-        {"BM": 64, "BN": 64, "BK": 32, "ACT": 1},
+        {"BM": 64, "BN": 64, "BK": 32, "ACT": 1}, unaligned=(_epilogue(97), _epilogue(225), _epilogue(321)),
     ),
     Subject(
         "scaled", "gfx950", kernels.source("gemm_mx"),
-        (_scaled(256), _scaled(640)),
+        (_scaled(256), _scaled(384), _scaled(640)), unaligned=(_scaled(288), _scaled(672)),
     ),
     Subject(
         "int8", "gfx942", kernels.source("gemm_int8"),
         (_int8(192), _int8(448)),
-        {"BM": 64, "BN": 64},
+        {"BM": 64, "BN": 64}, unaligned=(_int8(193), _int8(449)),
     ),
     Subject(
         "attention", "gfx950", kernels.source("attention_lazy"), ATTENTIONS, {"BM": 128, "BN": 64, "D": 64}
