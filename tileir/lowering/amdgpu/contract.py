@@ -25,12 +25,10 @@ from tileir.ir.location import Loc
 from tileir.lowering.amdgpu.contract_order import order
 from tileir.lowering.amdgpu.contract_pins import pins
 from tileir.lowering.amdgpu.contract_waits import Deviation, lines_of, matrix_regions, waits
-from tileir.simulator.decoder.decode import candidates
-from tileir.simulator.decoder.table import load
 from tileir.simulator.inspect import classify
 from tileir.simulator.inspect.counts import class_of
 from tileir.simulator.inspect.flow import Flow, InspectError, control_flow
-from tileir.simulator.inspect.items import Item
+from tileir.simulator.inspect.items import Item, skim
 from tileir.target import Target
 
 _LDS_CLASSES = (classify.LDS_READ, classify.LDS_TRANSPOSE_READ, classify.LDS_WRITE, classify.LDS_OTHER, classify.TO_LDS)
@@ -40,8 +38,7 @@ _FILES = ("vector", "accumulation")
 
 def prepare(chip: str) -> None:
     """Makes the tables with which code objects of a chip are read, so that `check` need not; may run in another thread."""
-    load(chip)
-    candidates()
+    skim(chip, bytes(4), 0)  # whatever instruction that is
     for name in targets.names():  # the reader asks each whether the machine is its own
         targets.get(name)
 

@@ -17,7 +17,7 @@ _SECOND_DWORD = frozenset({"vop1dpp", "vop2dpp", "vop1sdwa", "vop2sdwa", "vopcsd
 
 
 @cache
-def candidates() -> tuple[tuple[str, ...], ...]:
+def _candidates() -> tuple[tuple[str, ...], ...]:
     """Formats to try by the top nine bits of the first dword, the most specific first."""
     known = 0xFF800000
     order = sorted(FORMATS, key=lambda name: (-FORMATS[name].size, -FORMATS[name].mask.bit_count()))
@@ -31,7 +31,7 @@ def candidates() -> tuple[tuple[str, ...], ...]:
 
 def find_entry(table: Table, word: int) -> Entry:
     """The table entry for up to 16 bytes as a little-endian integer; raises Undecodable."""
-    for name in candidates()[word >> 23 & 0x1FF]:
+    for name in _candidates()[word >> 23 & 0x1FF]:
         layout = FORMATS[name]
         if (word ^ layout.value) & layout.mask:
             continue
