@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from tileir.ir.core import Kernel, Module
 from tileir.ir.diagnostics import CompileError, Log
 from tileir.ir.location import UNKNOWN, Loc
 from tileir.ir.printer import print_module
+from tileir.lowering.amdgpu import compile as compiling
 from tileir.lowering.amdgpu import contract, contract_waits
 from tileir.lowering.amdgpu.attempts import MFMA_ATTEMPTS
 from tileir.lowering.amdgpu.compile import Compiled, Options, compile_kernel
@@ -184,7 +186,7 @@ def test_missing_barrier_is_seen(chip: str) -> None:
 
 def test_wait_on_the_wrong_side_of_a_barrier_is_seen() -> None:
     """The multiset of waits is the same; which barrier they precede is not."""
-    text = contract_waits._TextLoop(  # pyright: ignore[reportPrivateUsage]
+    text = contract_waits._TextLoop(
         None,  # type: ignore[arg-type]
         frozenset(),
         contract_waits._stretches([(4, 99), None, (99, 0), None, (0, 99), None]),
@@ -391,7 +393,7 @@ Wait, Memory = contract_waits.Wait, contract_waits.Memory
 def stretch(*events: str) -> list[contract_waits.Event]:
     """Events from words such as "copy", "read*4", "vm2" and "lgkm0"."""
     out: list[contract_waits.Event] = []
-    none = contract_waits._NO_WAIT  # pyright: ignore[reportPrivateUsage]
+    none = contract_waits._NO_WAIT
     for e in events:
         if e.startswith("vm"):
             out.append(Wait((int(e[2:]), none), UNKNOWN))
@@ -422,9 +424,7 @@ def stretch(*events: str) -> list[contract_waits.Event]:
     ],
 )
 def test_order_and_number_of_waits(text: str, code: str, counter: int, lost: int) -> None:
-    found = contract_waits._without_partner(  # pyright: ignore[reportPrivateUsage]
-        stretch(*text.split()), stretch(*code.split()), counter
-    )
+    found = contract_waits._without_partner(stretch(*text.split()), stretch(*code.split()), counter)
     assert len(found) == lost
 
 
@@ -469,6 +469,30 @@ def test_every_deviation_is_retried_and_the_best_kept(monkeypatch: pytest.Monkey
     module = parse(kernels.source("gemm"), "gemm.tile", {"BM": 64, "BN": 64})
     compiled = compile_kernel(module, "", "gfx950")
     assert compiled.stats["attempts"] == 3 == len(asked) and compiled.stats["deviations"] == []
+
+
+@pytest.mark.parametrize(("spills", "made"), [((0, 0, 7), 2), ((0, 0, 0), 1), ((400, 134, 0), 2)])
+def test_what_cannot_mend_is_not_tried(
+    spills: tuple[int, int, int], made: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scalars in lanes: the sparing text as well. Far too many spills in a loop of single instructions: at once whole tiles, and those sparing."""
+    generate, asked = compiling._generate_once, list[bool]()
+
+    def once(stage: str, text: str, *rest: Any) -> Compiled:
+        asked.append(True)
+        return generate(stage, text, *rest)
+
+    monkeypatch.setattr(compiling, "_generate_once", once)
+    monkeypatch.setattr(compiling, "_spills", lambda compiled: spills)
+    module = parse(kernels.source("gemm"), "gemm.tile", {"BM": 128, "BN": 128})
+    module.kernels[0].attrs["waves"] = 4  # stated, so that no other number is tried
+    if spills[1]:
+        with pytest.raises(CompileError) as caught:
+            compile_kernel(module, "", "gfx950")
+        assert caught.value.diagnostics[0].code == "E0863"
+    else:
+        assert compile_kernel(module, "", "gfx950").stats["attempts"] == made
+    assert len(asked) == made
 
 
 @pytest.mark.parametrize("allowed", [False, True])

@@ -12,29 +12,41 @@ from tileir.lowering.amdgpu.llvm_options import IN_ORDER, MFMA_OPTIONS, NO_LSR, 
 from tileir.lowering.amdgpu.worker import worker_for
 from tileir.records import dataclass
 
+# What may be wrong with generated code, in the order of `compile`: registers that spill to memory, in a kernel whose loops are written
+# instruction by instruction and in any other; more registers than the text allows; accumulators that are moved; anything else that the text says
+# and is not so; scalar registers that wait in lanes.
+WOVEN_SPILLS, SPILLS, BUDGET, MOVES, TEXT, SCALARS = "woven spills", "spills", "budget", "moves", "text", "scalars"
+EVERYTHING = frozenset((WOVEN_SPILLS, SPILLS, BUDGET, MOVES, TEXT, SCALARS))
+NEAR = 32
+"""Vector registers spilled in a loop of single instructions from which on no other way of generating code has been seen to keep it."""
+FAR = 72
+"""The same for other loops, once one way was sparing."""
+
 
 @dataclass(frozen=True)
 class Attempt:
     """One way of generating code: options of LLVM, and whether the text is written to be `sparing` of registers or
-    operands are `pinned` to their register file."""
+    operands are `pinned` to their register file. It is not tried for code about which there is another complaint than those that it `mends`."""
 
     options: tuple[str, ...] = ()
     sparing: bool = False
     pinned: bool = False
+    mends: frozenset[str] = EVERYTHING
 
 
-# What is tried in turn until the code keeps what the text says; which one suits a kernel cannot be foreseen, only measured.
+# What is tried in turn until the code keeps what the text says; which one suits a kernel cannot be foreseen, only measured. LLVM's order and its
+# own allocation of registers save some where it has a choice, at twice the time; in the order of single instructions it has none.
 MFMA_ATTEMPTS = (
     Attempt(MFMA_OPTIONS),
     Attempt(MFMA_OPTIONS, sparing=True),
-    Attempt((*MFMA_OPTIONS, NO_MACHINE_LICM), sparing=True, pinned=True),
-    Attempt((IN_ORDER, NO_SCHEDULER, NO_LSR), sparing=True),
-    Attempt((IN_ORDER, NO_LSR), sparing=True),
+    Attempt((*MFMA_OPTIONS, NO_MACHINE_LICM), sparing=True, pinned=True, mends=EVERYTHING - {SCALARS}),
+    Attempt((IN_ORDER, NO_SCHEDULER, NO_LSR), sparing=True, mends=EVERYTHING - {SCALARS, WOVEN_SPILLS}),
+    Attempt((IN_ORDER, NO_LSR), sparing=True, mends=EVERYTHING - {SCALARS, WOVEN_SPILLS}),
 )
 OTHER_ATTEMPTS = (
     Attempt((IN_ORDER,)),
     Attempt((IN_ORDER, NO_LSR)),
-    Attempt((IN_ORDER, NO_SCHEDULER, NO_LSR)),
+    Attempt((IN_ORDER, NO_SCHEDULER, NO_LSR), mends=EVERYTHING - {SCALARS}),
 )
 
 

@@ -23,7 +23,19 @@ with collector_paused():  # modules are full of objects, and none of them is gar
     from tileir.ir.location import UNKNOWN, Loc
     from tileir.ir.printer import print_module
     from tileir.lowering.amdgpu.accumulation_file import Moves, moves
-    from tileir.lowering.amdgpu.attempts import MFMA_ATTEMPTS, OTHER_ATTEMPTS, Attempt
+    from tileir.lowering.amdgpu.attempts import (
+        BUDGET,
+        FAR,
+        MFMA_ATTEMPTS,
+        MOVES,
+        NEAR,
+        OTHER_ATTEMPTS,
+        SCALARS,
+        SPILLS,
+        TEXT,
+        WOVEN_SPILLS,
+        Attempt,
+    )
     from tileir.lowering.amdgpu.emit.kernel import emit_module
     from tileir.lowering.amdgpu.failure import CodegenDiagnostic, CodegenError
     from tileir.lowering.amdgpu.refusal import (
@@ -46,7 +58,7 @@ if TYPE_CHECKING:
 SPARE = 48  # registers that loops leave free where code generation found that those of the estimate do not suffice
 OTHER_WAVES = (4, 8, 2, 16)  # numbers of waves to try, the likelier first
 # Deviations of `contract` that `--allow-spills` accepts.
-SPILLS, MOVES = "W0902", "W0903"
+SPILL_CODE, MOVE_CODE = "W0902", "W0903"
 RAN_OUT = ("ran out of registers during register allocation", "no registers from class available to allocate")
 """What LLVM says where an instruction needs more registers at once than there are, or registers of a file of which it may take none."""
 META_SECTION = ".tileir.meta"
@@ -104,10 +116,12 @@ def compile_kernel(
     except CompileError as e:
         other = None
         if e.diagnostics[0].code in (SPILLED, MOVED) and options.start_from is None:
-            failed = e.final if isinstance(e, Refused) else None
+            failed, spilled = (e.final, e.spilled) if isinstance(e, Refused) else (None, 0)
             hopeless = isinstance(e, Hopeless)
-            other = None if hopeless else _of_less_at_once(module, kernel, target, options, failed)
-            other = other or _of_whole_tiles(module, kernel, target, options, failed)
+            other = None
+            if not hopeless and spilled <= SPARE:
+                other = _of_less_at_once(module, kernel, target, options, failed)
+            other = other or _of_whole_tiles(module, kernel, target, options, failed, sparing=spilled > NEAR)
             other = other or _of_other_waves(module, kernel, target, options, hopeless=hopeless)
         if other is None:
             log.diagnostics += first.diagnostics
@@ -158,14 +172,22 @@ def _of_less_at_once(
 
 
 def _of_whole_tiles(
-    module: Module, kernel: str, target: str, options: Options, failed: Kernel | None = None
+    module: Module,
+    kernel: str,
+    target: str,
+    options: Options,
+    failed: Kernel | None = None,
+    *,
+    sparing: bool = False,
 ) -> Compiled | None:
-    """The kernel with loops of whole tiles, None if that is an error, or what was tried already and has `failed`."""
+    """The kernel with loops of whole tiles, None if that is an error, or what was tried already and has `failed`. `sparing` leaves out the ways
+    of generating code that are not."""
     if options.whole_tiles:
         return None
     source, attempt = find_kernel(module, kernel), Log()
     try:
-        compiled = _compile_once(module, kernel, target, replace(options, whole_tiles=True), attempt, failed)
+        whole = replace(options, whole_tiles=True)
+        compiled = _compile_once(module, kernel, target, whole, attempt, failed, sparing=sparing)
     except CompileError:
         return None
     text = "loops are compiled as whole tiles, with as many stages as are asked for: registers do not suffice for more"
@@ -215,9 +237,17 @@ def _open_waves(module: Module, source: Kernel, target: str, options: Options) -
 
 
 def _compile_once(
-    module: Module, kernel: str, target: str, options: Options, log: Log, failed: Kernel | None = None
+    module: Module,
+    kernel: str,
+    target: str,
+    options: Options,
+    log: Log,
+    failed: Kernel | None = None,
+    *,
+    sparing: bool = False,
 ) -> Compiled:
-    """One run through everything. Raises CompileError, also where the passes end with the text of `failed`."""
+    """One run through everything, or only in ways that are `sparing` of registers. Raises CompileError, also where the passes end with the
+    text of `failed`."""
     timings: dict[str, float] = {}
     source = find_kernel(module, kernel)
     worker = worker_for(worker_options(source))
@@ -264,7 +294,8 @@ def _compile_once(
         )
     )
     try:
-        compiled = _generate("mlir", text, chip, _attempts(source), options, log, module, source.loc, result.kernel)
+        attempts = tuple(a for a in _attempts(source) if a.sparing or not sparing)
+        compiled = _generate("mlir", text, chip, attempts, options, log, module, source.loc, result.kernel)
     finally:
         meanwhile.finish()  # what it finds wrong in the text is the cause of whatever was found in the code
     compiled.kernel, compiled.final = source, result.kernel
@@ -340,12 +371,17 @@ def _generate(
 ) -> Compiled:
     """Code with the first of `attempts` that keeps what `kernel`, its text, says; else the one that comes closest. Registers
     spilled to memory and accumulators moved in loops are then an error unless the options allow them, other deviations
-    are warnings. Without a kernel only spills are looked at."""
+    are warnings. Without a kernel only spills are looked at. Attempts that cannot mend what is wrong with the best are left out."""
     best: tuple[tuple[int, ...], Compiled, list[Deviation], Log] | None = None
     tried = attempts[:1] if stage == "asm" else attempts
     seconds = 0.0
     moved = moves(kernel) if kernel is not None else ()
-    for number, attempt in enumerate(tried):
+    woven = kernel is not None and any(op.name == "mfma" for op in kernel.walk())
+    made, spared = 0, False  # code, and whether some of it was sparing
+    for attempt in tried:
+        if best is not None and not _may_mend(attempt, best[0], woven=woven, spared=spared):
+            continue
+        made, spared = made + 1, spared or attempt.sparing
         messages = Log()
         try:
             compiled = _generate_once(
@@ -361,13 +397,12 @@ def _generate(
         score = _score(compiled, kernel, deviations)
         if best is None or score < best[0]:
             best = score, compiled, deviations, messages
-        compiled.stats["attempts"] = number + 1
-        best[1].stats["attempts"] = number + 1
-        if not any(best[0]) or (number and not any(best[0][:-1])):
+        best[1].stats["attempts"] = made
+        if not any(best[0]):
             break
     if best is None:
         text_of = "registers do not suffice: there are none for a value that an instruction needs"
-        note = Note(f"in none of {len(tried)} ways of generating code")
+        note = Note(f"in none of {made} ways of generating code")
         raise refused(SPILLED, text_of, loc, kernel, note, module)
     _, compiled, deviations, messages = best
     compiled.timings["contract"] = seconds
@@ -381,7 +416,7 @@ def _generate(
         what = (
             f"registers do not suffice: {vector} vector registers spill, {in_memory} bytes of scratch memory per lane"
         )
-        raise refused(SPILLED, what, loc, kernel, note, module)
+        raise refused(SPILLED, what, loc, kernel, note, module, spilled=vector)
     over = over_budget(compiled.stats, kernel)
     if over and not options.allow_spills:
         what = f"registers do not suffice: the code takes {over} more than the budget"
@@ -389,9 +424,9 @@ def _generate(
     for d in deviations:
         if d.code == PINNED:
             raise refused(PINNED, d.message, d.loc, kernel, note, module)
-        if d.code == MOVES and not options.allow_spills:
+        if d.code == MOVE_CODE and not options.allow_spills:
             raise refused(MOVED, d.message, d.loc, kernel, note, module)
-        if d.code not in (SPILLS, MOVES) or not options.allow_spills:
+        if d.code not in (SPILL_CODE, MOVE_CODE) or not options.allow_spills:
             place, notes = _scalars(d, kernel, compiled)
             log.warning(d.code, d.message, place, legal=d.legal, notes=notes)
     return compiled
@@ -399,7 +434,7 @@ def _generate(
 
 def _scalars(d: Deviation, kernel: Kernel | None, compiled: Compiled) -> tuple[Loc, tuple[Note, ...]]:
     """The place of a deviation; of scalar registers that spill the one where most are wanted, with what holds them."""
-    if d.code != SPILLS or kernel is None:
+    if d.code != SPILL_CODE or kernel is None:
         return d.loc, ()
     from tileir.lowering.amdgpu.registers.advice import scalars_of
 
@@ -418,9 +453,20 @@ def _score(compiled: Compiled, kernel: Kernel | None, deviations: list[Deviation
     """How bad code is, the worst kind first: memory, vector registers spilled, registers over the budget, moves of accumulators,
     what the text says otherwise and is not so, scalar registers spilled to lanes."""
     in_memory, vector, scalar = _spills(compiled)
-    moves = sum(d.weight for d in deviations if d.code == MOVES)
-    others = sum(d.weight for d in deviations if d.code not in (SPILLS, MOVES))
+    moves = sum(d.weight for d in deviations if d.code == MOVE_CODE)
+    others = sum(d.weight for d in deviations if d.code not in (SPILL_CODE, MOVE_CODE))
     return in_memory, vector, over_budget(compiled.stats, kernel), moves, others, scalar
+
+
+def _may_mend(attempt: Attempt, score: tuple[int, ...], *, woven: bool, spared: bool) -> bool:
+    """Whether another attempt may give better code than what has the `score`: of a `woven` text, one of single instructions, or another; `spared`
+    if one was sparing of registers already."""
+    _, spilled, *_ = score
+    if spilled > (NEAR if woven else FAR) and (woven or spared):
+        return False
+    kinds = (SPILLS, SPILLS, BUDGET, MOVES, TEXT, SCALARS)
+    worst = next(kind for kind, n in zip(kinds, score, strict=True) if n)
+    return (WOVEN_SPILLS if woven and worst == SPILLS else worst) in attempt.mends
 
 
 def _spills(compiled: Compiled) -> tuple[int, int, int]:

@@ -18,11 +18,11 @@ BESIDES = 32
 
 
 class Refused(CompileError):
-    """Code whose registers do not suffice; `final` is the text that it was made of."""
+    """Code whose registers do not suffice; `final` is the text that it was made of, `spilled` are its vector registers in memory."""
 
-    def __init__(self, diagnostic: Diagnostic, sources: dict[str, str], final: Kernel | None) -> None:
+    def __init__(self, diagnostic: Diagnostic, sources: dict[str, str], final: Kernel | None, spilled: int) -> None:
         super().__init__([diagnostic], sources)
-        self.final = final
+        self.final, self.spilled = final, spilled
 
 
 class Hopeless(CompileError):
@@ -59,7 +59,9 @@ def check_pressure(kernel: Kernel, target: Target, module: Module) -> None:
     raise Hopeless([Diagnostic(SPILLED, text, worst.op.loc, legal=legal, notes=notes)], module.sources)
 
 
-def refused(code: str, text: str, loc: Loc, kernel: Kernel | None, note: Note, module: Module) -> Refused:
+def refused(
+    code: str, text: str, loc: Loc, kernel: Kernel | None, note: Note, module: Module, *, spilled: int = 0
+) -> Refused:
     """The error for code that does not keep its registers, with the values that are alive where most are."""
     legal = "smaller tiles, more waves, or --allow-spills to accept it"
     worst = peak(kernel) if kernel is not None else None
@@ -67,7 +69,7 @@ def refused(code: str, text: str, loc: Loc, kernel: Kernel | None, note: Note, m
     if code == SPILLED and worst is not None and worst.op is not None and worst.op.loc.line:
         loc = worst.op.loc
         text += f"; about {worst.registers} per lane hold tiles here"
-    return Refused(Diagnostic(code, text, loc, legal=legal, notes=notes), module.sources, kernel)
+    return Refused(Diagnostic(code, text, loc, legal=legal, notes=notes), module.sources, kernel, spilled)
 
 
 def _stated_budget(kernel: Kernel | None, module: Module) -> tuple[Note, ...]:

@@ -95,9 +95,13 @@ def _smaller(module: Module, source: Kernel, name: str) -> Changes:
         if value < LEAST:
             return
         try:
-            yield value, parse(text, source.loc.file, {**_own(source), name: value}, kernel=source.name)
+            smaller = parse(text, source.loc.file, {**_own(source), name: value}, kernel=source.name)
         except CompileError:
             continue
+        views = [a.type for a in find_kernel(smaller, source.name).args]
+        if views != [a.type for a in source.args]:  # the size of a problem, of which nobody is free to choose another
+            return
+        yield value, smaller
 
 
 def _own(source: Kernel) -> dict[str, int | float | bool | str]:
