@@ -249,6 +249,8 @@ class Layout:
 
     def holes(self) -> npt.NDArray[np.bool_]:
         """Which registers hold no element: bool array [waves, 64, registers]."""
+        if self.padded_shape == self.shape:
+            return np.zeros((self.num_waves, WAVE, self.num_registers), dtype=np.bool_)
         return np.any(self.owner_table() >= np.array(self.shape, dtype=np.int64), axis=-1)
 
     def owner(self, *coords: Index) -> tuple[IntArray, IntArray, IntArray]:

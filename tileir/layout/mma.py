@@ -182,19 +182,19 @@ def _group(keys: list[bytes]) -> dict[bytes, list[int]]:
 def _accumulator_origins(c: Layout, acc: Layout) -> list[IntArray]:
     """Per C fragment: int64 [waves, 2], coordinates of the fragment's element (0, 0)."""
     size = acc.num_registers
-    table = c.owner_table()
-    want = acc.owner_table()[0]
-    out: list[IntArray] = []
-    for f in fragments(c, size):
-        part = table[:, :, f.start : f.stop, :]
-        origin = part[:, :1, :1, :]
-        if not np.array_equal(part - origin, np.broadcast_to(want, part.shape)):
-            raise LayoutError(
-                f"registers {f.start} .. {f.stop - 1} of C are not an accumulator fragment of the instruction "
-                f"({acc}); use the layout that mma_layouts gives, or convert"
-            )
-        out.append(np.ascontiguousarray(origin[:, 0, 0, :]))
-    return out
+    ranges = fragments(c, size)
+    held = [x.reshape(c.num_waves, WAVE, len(ranges), size) for x in c.holders()]
+    fits = np.ones(len(ranges), dtype=np.bool_)
+    for x, want in zip(held, acc.holders(), strict=True):
+        fits &= (x - x[:, :1, :, :1] == want[0][:, None, :]).all(axis=(0, 1, 3))
+    if not fits.all():
+        f = ranges[int(np.argmin(fits))]
+        raise LayoutError(
+            f"registers {f.start} .. {f.stop - 1} of C are not an accumulator fragment of the instruction "
+            f"({acc}); use the layout that mma_layouts gives, or convert"
+        )
+    origins = np.stack([x[:, 0, :, 0] for x in held])
+    return [np.ascontiguousarray(origins[:, :, f].T) for f in range(len(ranges))]
 
 
 def _operand_origins(

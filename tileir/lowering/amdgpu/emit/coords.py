@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import product
 from typing import NamedTuple
-
-import numpy as np
 
 from tileir.layout import Layout
 from tileir.lowering.amdgpu.emit.writer import Writer
@@ -89,17 +88,11 @@ class Coordinate(NamedTuple):
 @lru_cache(maxsize=256)
 def register_table(layout: Layout) -> tuple[tuple[tuple[int, int], ...], ...]:
     """[register][dimension] → (part XORed inside the block, part added by repetition)."""
-    n = len(layout.reg)
-    table: list[tuple[tuple[int, int], ...]] = []
-    block = layout.block
-    for r in range(layout.num_registers):
-        inside = [0] * layout.rank
-        for b in range(n):
-            if r >> b & 1:
-                inside = [x ^ y for x, y in zip(inside, layout.reg[b], strict=True)]
-        rep = np.unravel_index(r >> n, layout.reps) if layout.rank else ()
-        table.append(tuple((inside[d], int(rep[d]) * block[d]) for d in range(layout.rank)))
-    return tuple(table)
+    inside = [(0,) * layout.rank]
+    for vector in layout.reg:
+        inside += [tuple(x ^ y for x, y in zip(v, vector, strict=True)) for v in inside]
+    added = product(*(range(0, n * step, step) for n, step in zip(layout.reps, layout.block, strict=True)))
+    return tuple(tuple(zip(v, start, strict=True)) for start in added for v in inside)
 
 
 def coordinate(w: Writer, layout: Layout, register: int, dim: int) -> Coordinate:
