@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tileir import kernels
 from tileir.frontend import parse
 from tileir.ir.core import Kernel, Module, Op
 from tileir.ir.diagnostics import CompileError, Log, error
@@ -75,6 +76,17 @@ def test_text_after_every_pass_resumes_to_the_same_kernel() -> None:
         again = parse(texts[done], "resumed.tile")
         result = run_pipeline(again, "", "", start_from=following)
         assert print_module(Module([result.kernel])) == print_module(Module([final.kernel])), done
+
+
+def test_a_text_that_all_passes_have_run_on_stays_as_it_is() -> None:
+    """Also where its loops are written instruction by instruction."""
+    for name, chip in (("gemm", "gfx950"), ("attention", "gfx942"), ("layer_norm", "gfx950")):
+        file = parse(kernels.source(name), f"{name}.tile")
+        final = run_pipeline(file, file.kernels[0].name, chip).kernel
+        text = print_module(Module([final]))
+        result = run_pipeline(parse(text, "final.tile"), "", "")
+        assert print_module(Module([result.kernel])) == text
+        assert [label for label, _ in result.timings] == [step_names()[-1]]
 
 
 def test_stop_after() -> None:

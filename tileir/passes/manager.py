@@ -16,6 +16,7 @@ from tileir.collector import collect_if_much, collector_paused
 from tileir.ir.core import Kernel, Module
 from tileir.ir.diagnostics import CompileError, Diagnostic, Log, Note, error
 from tileir.ir.location import UNKNOWN, Loc
+from tileir.ir.types import TileType
 from tileir.ir.verifier import verify
 from tileir.passes import forms, replay
 from tileir.passes.base import Context, Pass
@@ -108,7 +109,7 @@ def run_pipeline(
     clock: Callable[[], float] = time.perf_counter,
     later: list[Check] | None = None,
 ) -> Result:
-    """Runs the steps from `start_from` (the first one) to `stop_after` (the last one), both included.
+    """Runs the steps from `start_from` (the first one; the last one for a text that all have run on) to `stop_after` (the last one), both included.
 
     Args:
         kernel_name: "" for the only kernel of the module.
@@ -134,6 +135,7 @@ def run_pipeline(
     try:
         kernel = find_kernel(module, kernel_name)
         chip = find_target(kernel, target)
+        start_from = start_from or _where_to_resume(kernel)
         steps = select_steps(kernel, start_from, stop_after)
         context = Context(chip, module, log if log is not None else Log(), schedule, whole_tiles, spare)
         result = Result(kernel, context)
@@ -179,6 +181,22 @@ def _with_sources(check: Check, module: Module) -> None:
         check()
     except CompileError as e:
         raise CompileError(e.diagnostics, e.sources or module.sources) from e
+
+
+def _where_to_resume(kernel: Kernel) -> str | None:
+    """The last step for a text that the pipeline ended with, None for one that no pass has given layouts. Raises CompileError (E1007) for one
+    from between, which does not say where."""
+    if "target" not in kernel.attrs or not any(
+        isinstance(v.type, TileType) and v.type.layout for v, _ in forms.values(kernel)
+    ):
+        return None
+    last = step_names()[-1]
+    if isinstance(kernel.attrs.get("registers"), tuple):
+        return last
+    labels = step_names()[step_names().index("assign-layouts") + 1 :]
+    message = f"passes have run on kernel '{kernel.name}' already: it is bound to a chip and its tiles have layouts"
+    legal = f"--start-from the pass behind the last that ran, one of {', '.join(labels)}; or the text from before"
+    raise error("E1007", message, kernel.loc, legal=legal)
 
 
 def select_steps(kernel: Kernel, start_from: str | None, stop_after: str | None) -> Sequence[Step]:
