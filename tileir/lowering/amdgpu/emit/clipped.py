@@ -23,6 +23,7 @@ from tileir.lowering.amdgpu.emit.tiles import tied
 from tileir.passes.split_access import adds_unseen
 
 MOST_SPAN = OUTSIDE // 2
+FEW = 4  # registers that hold no more than what it would cost to have fewer
 DWORD = 4  # bytes in which the hardware tests whether an access is within its descriptor
 
 
@@ -154,13 +155,16 @@ def clipped_row(s: State, a: Access, extent: int, *, positive: bool) -> Clipped:
 
 
 def row_offsets(s: State, places: Sequence[Coordinate], size: int, before: str = "") -> list[tuple[str, int]]:
-    """Offsets (i32, and a constant to add) of elements of `size` bytes of such a row: one register for those of a lane that differ by constants."""
+    """Offsets (i32, and a constant to add) of elements of `size` bytes of such a row: one register for those of a lane that differ by constants, or
+    for each of a few, which costs no move in a loop."""
     w = s.w
     lanes: dict[str, str] = {}
     for c in places:
         if c.base not in lanes:
             own = w.mul(c.base, size)
             lanes[c.base] = w.binary("add", own, before) if before else own
+    if len(places) <= FEW:
+        return [(w.add(lanes[c.base], c.offset * size), 0) for c in places]
     return [(lanes[c.base], c.offset * size) for c in places]
 
 

@@ -285,7 +285,7 @@ def _row_pieces(s: State, op: Op, a: Access, layout: Layout, n: int) -> Callable
 
     def piece(i: int) -> str:
         value, constant = offsets[i]
-        offset = w.add(s.in_block(value), constant)
+        offset = w.add(s.in_block(value), constant) if constant else value
         if clipped.before:  # the instruction would add the constant without wrapping
             offset = tied(w, offset, "i32", "v", ordered=False)
         text = f"{clipped.resource}, {offset}, {w.const(0)}, {policy(w, op)} : {raw_type}"
