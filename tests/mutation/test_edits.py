@@ -2,39 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
 
-from tests.mutation.edits import ACCESSES, SUBJECTS, Edit, Subject, Verdict, edits, judge
-from tests.mutation.framework import waited_for_by_code
+from tests.mutation.edits import ACCESSES, SUBJECTS, Edit, Subject, Verdict, buffers_of, edits, judge, reason
 
 BY_NAME = {str(s): s for s in SUBJECTS}
 SLICE = {"gfx950 gemm interleave depth 2": 9, "gfx942 gemm interleave": 20, "gfx950 two loops": 24}
 """Subjects of the gate, and one of how many of their edits is judged."""
-WRITES = ("copy", "copy_async", "copy_async_part", "store", "shared_store", "shared_store_fragment")
+UNEXPLAINED = {"gfx942 gemm ping_pong": 4}
+"""Edits that are rejected, run right, and have no reason that a run has shown (docs/known-gaps.md), by subject."""
 
 
-def another_program(v: Verdict) -> bool:
-    """Whether an edit took away something that writes: in time, the text says something else, and the code does that."""
-    return v.edit.startswith(tuple(f"deleted: {name}<" for name in WRITES)) and v.wrong == "result"
-
-
-def conservative(v: Verdict) -> bool:
-    """Whether a rejected text may run right all the same: a raised priority costs time alone; the code may wait for LDS on its own; and a copy
-    that comes behind one of the same part to the same buffer is made by the same lanes, whose loads return in order, which the
-    verifier does not look at; nor does it look at which wave touches which elements, so that it wants a barrier – not only a wait – also
-    in buffers in which no wave meets another (`own_buffers`)."""
-    in_order = "may overtake the 'copy_async" in v.rejected
-    alone = "no barrier()" in v.rejected and any(f" %{name} of another wave" in v.rejected for name in v.own)
-    return v.rejected.startswith("E1036") or in_order or alone or waited_for_by_code(v.rejected)
-
-
-def agree(v: Verdict) -> None:
-    if v.wrong and not another_program(v):
-        assert v.rejected, v
-    if v.rejected and not conservative(v):
-        assert v.wrong, v
+def unexplained(verdicts: Iterable[Verdict]) -> int:
+    """How many of the texts are rejected for nothing that is known. None is accepted whose code is wrong, but for another program."""
+    found = [v for v in verdicts if bool(v.rejected) != bool(v.wrong) and not v.reason]
+    assert all(v.rejected for v in found), found
+    return len(found)
 
 
 @pytest.mark.parametrize("subject", SLICE)
@@ -42,16 +28,14 @@ def test_some_edits_are_judged_alike(subject: str) -> None:
     step = SLICE[subject]
     verdicts = list(judge(BY_NAME[subject], lambda i, edit: i % step == step // 2))
     assert len(verdicts) >= 8
-    for v in verdicts:
-        agree(v)
+    assert unexplained(verdicts) == 0
     assert any(v.rejected and v.wrong for v in verdicts) and any(not v.rejected and not v.wrong for v in verdicts)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("subject", BY_NAME)
 def test_every_edit_is_judged_alike(subject: str) -> None:
-    for v in judge(BY_NAME[subject]):
-        agree(v)
+    assert unexplained(judge(BY_NAME[subject])) == UNEXPLAINED.get(subject, 0)
 
 
 def test_reads_stay_before_the_barrier_behind_which_others_overwrite() -> None:
@@ -81,6 +65,22 @@ def test_launches_reach_all_products(subject: str) -> None:
     """An edit of what no launch reaches looks right, whatever it does. (In loops of three tiles a trip that happened to the last of two
     tiles that were left.)"""
     assert not BY_NAME[subject].unreached()
+
+
+def test_reasons_are_shown_by_another_run() -> None:
+    """The waves of A meet in halves alone, so that a barrier that one half counts is enough between them; what a deleted store leaves is what
+    the interpreter makes of the text; and a deleted wait that the code needs has no reason, whoever asks for one."""
+    subject = BY_NAME["gfx950 gemm ping_pong"]
+    final = subject.final
+    assert (
+        not buffers_of(final, 1) and buffers_of(final, 4) >= {"sa"} and not any("sb" in n for n in buffers_of(final, 4))
+    )
+    found = list(edits(final))
+    store = next(e for e in found if e.kind == "deleted" and e.op.name == "store")
+    assert subject.says_so(store.applied(final)) and subject.says_so(final)
+    wait = next(e for e in found if e.kind == "without vm")
+    kernel = wait.applied(final)
+    assert subject.rejected(kernel) and not reason(subject, wait, kernel, True, "")
 
 
 def test_edits_are_made_of_every_kind() -> None:
