@@ -178,7 +178,7 @@ class LoopModel:
         if trip.direct:  # tiles under way: those beyond the one being computed
             ahead = (latency + math.hypot(fullest * trip.issue, trip.memory)) / (depth - 1)
         else:  # one, and while a wave issues memory instructions it does not compute
-            ahead = math.hypot(latency, trip.matrix + trip.vector + trip.issue)
+            ahead = math.hypot(latency + trip.memory, trip.matrix + trip.vector + trip.issue)
         # One buffer for what goes through registers changes hands twice; the turn of several is hidden behind the one load under way.
         turns = TURN_CLOCKS if trip.direct or depth == 2 else 0.0
         if pattern == "ping_pong":  # halves of the waves meet twice as often

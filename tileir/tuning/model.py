@@ -108,19 +108,20 @@ class Model:
         return clocks
 
     def _latency(self, work: Work, phase: Phase) -> float:
-        """Clocks until what a phase loads has come, on average over its bytes: of the tiles that workgroups of a chiplet have in common one
-        comes from beyond the L2, and of those that chiplets have in common one from HBM."""
+        """Clocks until what a phase loads has come: until the last of its tiles has, which all wait for. Of the tiles that workgroups of a
+        chiplet have in common one comes from beyond the L2, and of those that chiplets have in common one from HBM, and a tile takes the
+        average over them."""
         active = min(self.target.num_cus, work.workgroups)
         chiplets = min(self.target.num_xcds, active)
         at_once = max(1.0, active / self.target.num_xcds)
         l2, llc = self.timing.number("l2_latency"), self.timing.number("llc_latency_ns") * 1e-9 * self.target.clock_hz
-        total = clocks = 0.0
+        longest = 0.0
         for t in phase.loads:
             own = min(1.0, _distinct(t, work.grid, at_once) / at_once)
             first = min(1.0, _distinct(t, work.grid, active) / (own * at_once * chiplets))
-            clocks += t.bytes * (l2 + own * (llc + first * (self.hbm_latency - llc) - l2))
-            total += t.bytes
-        return clocks / total if total else 0.0
+            if t.bytes:
+                longest = max(longest, l2 + own * (llc + first * (self.hbm_latency - llc) - l2))
+        return longest
 
     def _iteration(
         self, phase: Phase, choice: Directives, waves: int, rates: Callable[[Transfer], float], direct: bool
