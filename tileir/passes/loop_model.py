@@ -9,7 +9,8 @@ An iteration keeps these busy, of the compute unit (CU) or one of its SIMDs:
 * memory: bytes over the share of the L2 (or of the CU's path to it) that one CU has.
 
 They overlap, but not fully: together they take the 4-norm of their times, and the plain sum where nothing is under way ahead (`plain`). An
-iteration is no shorter than the latency of memory divided by the tiles that are under way. At the turns where buffers change hands waves lose
+iteration is no shorter than the latency of memory divided by the tiles that are under way; of tiles that come through registers one is, and
+the next is asked for when it has come, transfer included. At the turns where buffers change hands waves lose
 time to each other. A wave that loads into registers does not compute meanwhile, but other waves of its SIMD do. In `ping_pong` half of the
 waves move data while the others multiply: an iteration takes the longer of both, twice. Workgroups that share a CU add up what they keep
 busy and share the waiting.
@@ -177,13 +178,15 @@ class LoopModel:
             busy = max(busy, 2 * half)
         if trip.direct:  # tiles under way: those beyond the one being computed
             ahead = (latency + math.hypot(fullest * trip.issue, trip.memory)) / (depth - 1)
+            least = (busy**NORM + ahead**NORM) ** (1 / NORM)  # near each other, both count
         else:  # one, and while a wave issues memory instructions it does not compute
             ahead = math.hypot(latency + trip.memory, trip.matrix + trip.vector + trip.issue)
+            least = max(busy, ahead)
         # One buffer for what goes through registers changes hands twice; the turn of several is hidden behind the one load under way.
         turns = TURN_CLOCKS if trip.direct or depth == 2 else 0.0
         if pattern == "ping_pong":  # halves of the waves meet twice as often
             turns += 2 * TURN_CLOCKS
-        return max(busy, ahead) + (turns + trip.waiting) / count
+        return least + (turns + trip.waiting) / count
 
     def start(self, trip: Trip, depth: int, count: int, waves: int, latency: float) -> float:
         """Clocks until a loop with stages runs."""
