@@ -464,7 +464,7 @@ SUBJECTS = (
     ),
     Subject(
         "scaled", "gfx950", kernels.source("gemm_mx"),
-        (_scaled(256), _scaled(384), _scaled(640)), unaligned=(_scaled(288), _scaled(672)),
+        (_scaled(256), _scaled(384), _scaled(640), _scaled(1280)), unaligned=(_scaled(288), _scaled(672)),
     ),
     Subject(
         "int8", "gfx942", kernels.source("gemm_int8"),
