@@ -165,8 +165,11 @@ class LoopModel:
 
     # -- clocks ------------------------------------------------------------------------------------------------------
 
-    def steady(self, trip: Trip, pattern: str, depth: int, count: int, waves: int, latency: float) -> float:
-        """Clocks of an iteration of each of `count` workgroups that share a CU, once the loop runs."""
+    def steady(
+        self, trip: Trip, pattern: str, depth: int, count: int, waves: int, latency: float, *, queues: bool = False
+    ) -> float:
+        """Clocks of an iteration of each of `count` workgroups that share a CU, once the loop runs. queues: loads wait for each other the
+        more, the nearer the units are to their limits; for a latency that is not one under load."""
         fullest = -(-count * waves // self.target.simds_per_cu)
         busy = trip.busy(count, fullest)
         if pattern == "plain" or depth == 1:  # one thing after the other, but for tiles that are under way
@@ -178,7 +181,7 @@ class LoopModel:
             busy = max(busy, 2 * half)
         if trip.direct:  # tiles under way: those beyond the one being computed
             ahead = (latency + math.hypot(fullest * trip.issue, trip.memory)) / (depth - 1)
-            least = (busy**NORM + ahead**NORM) ** (1 / NORM)  # near each other, both count
+            least = (busy**NORM + ahead**NORM) ** (1 / NORM) if queues else max(busy, ahead)
         else:  # one, and while a wave issues memory instructions it does not compute
             ahead = math.hypot(latency + trip.memory, trip.matrix + trip.vector + trip.issue)
             least = max(busy, ahead)

@@ -203,8 +203,8 @@ class Model:
             if depth > 1:
                 ahead = min(phase.trips, depth - 1 if it.direct else 1)
                 clocks += self.loops.start(it, 1 + math.ceil(ahead), count, waves, latency)
-                clocks += ahead * self.loops.steady(it, of_loop, depth, count, waves, 0.0)
-            clocks += (phase.trips - ahead) * self.loops.steady(it, of_loop, depth, count, waves, latency)
+                clocks += ahead * self.loops.steady(it, of_loop, depth, count, waves, 0.0, queues=True)
+            clocks += (phase.trips - ahead) * self.loops.steady(it, of_loop, depth, count, waves, latency, queues=True)
         return clocks
 
     def _limited(self, work: Work, clocks: float, resident: int, waves: int) -> Estimate:
