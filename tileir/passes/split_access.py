@@ -122,10 +122,10 @@ def _open_starts(kernel: Kernel) -> Iterator[tuple[Value, int]]:
     for op in operand_loads(kernel):
         view, indices = access(op)
         d = contiguous_dim(view)
-        if d is not None and op.spans is not None and op.spans[d] is not None:
-            together, size = view.elem.unit
+        # Elements below a byte cannot be loaded one by one, where the test fails.
+        if d is not None and op.spans is not None and op.spans[d] is not None and view.elem.unit[0] == 1:
             span = op.spans[d] or 1
-            yield indices[d], min(WIDEST // size * together, span & -span)
+            yield indices[d], min(WIDEST // view.elem.unit[1], span & -span)
 
 
 def _tell_narrow_loads(kernel: Kernel, facts: Divisibility, widths: dict[Op, int], ctx: Context) -> None:

@@ -19,6 +19,8 @@ WOVEN_SPILLS, SPILLS, BUDGET, MOVES, TEXT, SCALARS = "woven spills", "spills", "
 EVERYTHING = frozenset((WOVEN_SPILLS, SPILLS, BUDGET, MOVES, TEXT, SCALARS))
 NEAR = 32
 """Vector registers spilled in a loop of single instructions from which on no other way of generating code has been seen to keep it."""
+FEW = 8
+"""So few that LLVM's own order, within the slots of such a loop, has been seen to save them (`gemm_persistent`, 256 x 256 on gfx942)."""
 FAR = 72
 """The same for other loops, once one way was sparing."""
 
@@ -35,7 +37,7 @@ class Attempt:
 
 
 # What is tried in turn until the code keeps what the text says; which one suits a kernel cannot be foreseen, only measured. LLVM's order and its
-# own allocation of registers save some where it has a choice, at twice the time; in the order of single instructions it has none.
+# own allocation of registers save some where it has a choice, at twice the time; in the order of single instructions it has little.
 MFMA_ATTEMPTS = (
     Attempt(MFMA_OPTIONS),
     Attempt(MFMA_OPTIONS, sparing=True),

@@ -26,6 +26,7 @@ with collector_paused():  # modules are full of objects, and none of them is gar
     from tileir.lowering.amdgpu.attempts import (
         BUDGET,
         FAR,
+        FEW,
         MFMA_ATTEMPTS,
         MOVES,
         NEAR,
@@ -466,7 +467,7 @@ def _may_mend(attempt: Attempt, score: tuple[int, ...], *, woven: bool, spared: 
         return False
     kinds = (SPILLS, SPILLS, BUDGET, MOVES, TEXT, SCALARS)
     worst = next(kind for kind, n in zip(kinds, score, strict=True) if n)
-    return (WOVEN_SPILLS if woven and worst == SPILLS else worst) in attempt.mends
+    return (WOVEN_SPILLS if woven and worst == SPILLS and spilled > FEW else worst) in attempt.mends
 
 
 def _spills(compiled: Compiled) -> tuple[int, int, int]:
