@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.mutation.edits import ACCESSES, SUBJECTS, Edit, Subject, Verdict, buffers_of, edits, judge, reason
+from tests.mutation.edits import ACCESSES, Edit, Verdict, buffers_of, edits, judge, reason
+from tests.mutation.subjects import SUBJECTS, Subject
 
 BY_NAME = {str(s): s for s in SUBJECTS}
 SLICE = {"gfx950 gemm interleave depth 2": 9, "gfx942 gemm interleave": 20, "gfx950 two loops": 24}
