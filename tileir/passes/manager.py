@@ -195,7 +195,7 @@ def _where_to_resume(kernel: Kernel) -> str | None:
         return last
     labels = step_names()[step_names().index("assign-layouts") + 1 :]
     message = f"passes have run on kernel '{kernel.name}' already: it is bound to a chip and its tiles have layouts"
-    legal = f"--start-from the pass behind the last that ran, one of {', '.join(labels)}; or the text from before"
+    legal = f"--start-from the pass behind the last that ran, one of {', '.join(labels)}; or the text from before; of a text of your own, one that is not bound"
     raise error("E1007", message, kernel.loc, legal=legal)
 
 

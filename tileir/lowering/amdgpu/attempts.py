@@ -19,10 +19,10 @@ WOVEN_SPILLS, SPILLS, BUDGET, MOVES, TEXT, SCALARS = "woven spills", "spills", "
 EVERYTHING = frozenset((WOVEN_SPILLS, SPILLS, BUDGET, MOVES, TEXT, SCALARS))
 NEAR = 32
 """Vector registers spilled in a loop of single instructions from which on no other way of generating code has been seen to keep it."""
-FEW = 8
-"""So few that LLVM's own order, within the slots of such a loop, has been seen to save them (`gemm_persistent`, 256 x 256 on gfx942)."""
 FAR = 72
-"""The same for other loops, once one way was sparing."""
+"""The same as `NEAR` for other loops, once one way was sparing."""
+FEW = 8
+"""So few that LLVM's own order, within the slots of a loop of single instructions, has been seen to save them (`gemm_persistent`, 256 x 256 on gfx942)."""
 
 
 @dataclass(frozen=True)

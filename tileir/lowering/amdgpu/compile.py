@@ -119,7 +119,6 @@ def compile_kernel(
         if e.diagnostics[0].code in (SPILLED, MOVED) and options.start_from is None:
             failed, spilled = (e.final, e.spilled) if isinstance(e, Refused) else (None, 0)
             hopeless = isinstance(e, Hopeless)
-            other = None
             if not hopeless and spilled <= SPARE:
                 other = _of_less_at_once(module, kernel, target, options, failed)
             other = other or _of_whole_tiles(module, kernel, target, options, failed, sparing=spilled > NEAR)
